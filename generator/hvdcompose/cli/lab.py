@@ -1,0 +1,202 @@
+"""`hvdcompose lab`: virtual hosts on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    import click
+
+    from hvdcompose.lab.operations import HostStatus
+    from hvdcompose.lab.plan import Network
+
+app = typer.Typer(
+    help="Try a cluster.yaml without a cluster: N virtual Docker hosts on this machine.", no_args_is_help=True
+)
+
+AFTER_DASHES = "hvdcompose.lab.command"
+STATUS_VERSION = 1
+
+Name = Annotated[
+    str, typer.Option(help="Name of the lab; its hosts are NAME1, NAME2, ...", envvar="HVDCOMPOSE_LAB", metavar="NAME")
+]
+
+
+class CommandAfterDashes(TyperCommand):
+    """Keeps what follows `--` apart, so that `shell HOST` and `shell -- CMD` differ."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Cut the command line at the first `--`."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[AFTER_DASHES] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def _report(host: str, text: str) -> None:
+    # one write: the hosts report from threads of their own
+    sys.stderr.write(f"{host or 'lab'}: {text}\n")
+    sys.stderr.flush()
+
+
+@app.command()
+def up(
+    hosts: Annotated[
+        int | None, typer.Option("--hosts", min=1, max=64, help="How many; default: as many as there are, else 4.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, max=64, help="Stub GPUs per new host; 0: no GPU runtime; default: 1.")
+    ] = None,
+    cpus: Annotated[
+        float | None, typer.Option(min=0.1, help="CPU quota per new host; default: none, hosts share the machine.")
+    ] = None,
+    rootless: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Make this host's engine rootless; may be repeated.")
+    ] = None,
+    ssh: Annotated[
+        bool, typer.Option("--ssh", help="Contexts over ssh instead, for use inside `hvdcompose lab shell` only.")
+    ] = False,
+    subnet: Annotated[
+        str | None, typer.Option(help="Network of the hosts, host N is its 10+N; default: 10.213.77.0/24.")
+    ] = None,
+    name: Name = "lab",
+) -> None:
+    """Start virtual hosts (docker run), each with an engine and a Docker context of its own."""
+    from hvdcompose.lab import operations, spec
+
+    lab = operations.open_lab(name)
+    request = spec.Request(
+        hosts=hosts,
+        subnet=spec.parse_subnet(subnet) if subnet else None,
+        gpus=gpus,
+        cpus=cpus,
+        rootless=frozenset(rootless or ()),
+        ssh=ssh,
+    )
+    raised = operations.up(lab, request, _report)
+    steps = raised.plan.steps
+    count = f"{len(steps)} host{'s' if len(steps) > 1 else ''}"
+    if raised.changed:
+        _report("", f"{count} ready in {raised.seconds:.1f} s, on {raised.plan.subnet}")
+    else:
+        _report("", f"{count} ready, nothing to do")
+    if raised.plan.others:
+        _report("", f"{', '.join(raised.plan.others)} stay as they are")
+    first = steps[0].host.name
+    if ssh:
+        _report("", f"try: hvdcompose lab shell -- docker --context {first} info")
+    elif raised.changed:
+        _report("", f"try: docker --context {first} info")
+
+
+@app.command()
+def status(
+    name: Name = "lab",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show every virtual host (docker inspect) and whether its engine answers."""
+    from hvdcompose.lab import operations
+
+    network, hosts = operations.status(operations.open_lab(name))
+    if as_json:
+        print(json.dumps(_status_document(name, network, hosts), indent=2))
+        return
+    if not hosts:
+        _report("", f"no hosts in the lab {name}: hvdcompose lab up")
+        return
+    rows = [("HOST", "ADDRESS", "STATE", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")]
+    rows += [_row(host) for host in hosts]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if not all(host.image_current for host in hosts):
+        _report("", "some hosts were made from an older image: `hvdcompose lab down`, then `up`, renews them")
+
+
+def _row(seen: HostStatus) -> tuple[str, ...]:
+    info = seen.info or {}
+    if seen.ready:
+        state = "ready"
+    elif seen.status == "running":
+        state = "no answer" if seen.info is None else "no network"
+    else:
+        state = seen.status
+    engine = f"{info.get('ServerVersion', '-')}{' rootless' if seen.host.rootless else ''}"
+    cpus = "all" if seen.host.cpus is None else f"{seen.host.cpus:g}"
+    containers = str(info.get("ContainersRunning", "-"))
+    host = seen.host
+    return (host.name, str(host.address), state, engine, str(host.gpus), cpus, containers, seen.context or "-")
+
+
+def _status_document(name: str, network: Network | None, hosts: list[HostStatus]) -> dict[str, Any]:
+    return {
+        "version": STATUS_VERSION,
+        "lab": name,
+        "subnet": str(network.subnet) if network else None,
+        "hosts": [
+            {
+                "name": seen.host.name,
+                "address": str(seen.host.address),
+                "state": seen.status,
+                "ready": seen.ready,
+                "attached": seen.attached,
+                "engine": (seen.info or {}).get("ServerVersion"),
+                "containers": (seen.info or {}).get("ContainersRunning"),
+                "rootless": seen.host.rootless,
+                "gpus": seen.host.gpus,
+                "cpus": seen.host.cpus,
+                "context": seen.context,
+                "image_current": seen.image_current,
+            }
+            for seen in hosts
+        ],
+    }
+
+
+@app.command()
+def down(
+    name: Name = "lab",
+    images: Annotated[bool, typer.Option("--images", help="Remove the images that hosts are made of as well.")] = False,
+) -> None:
+    """Remove all virtual hosts with their data, their network and their contexts (docker rm)."""
+    from hvdcompose.lab import operations
+
+    if operations.down(operations.open_lab(name), _report, remove_images=images):
+        _report("", "gone")
+    else:
+        _report("", f"there is no lab {name}: nothing to do")
+
+
+@app.command(cls=CommandAfterDashes)
+def shell(
+    ctx: typer.Context,
+    host: Annotated[str | None, typer.Argument(help="A virtual host, to be on it; default: this machine.")] = None,
+    name: Name = "lab",
+) -> None:
+    """Open a shell where the lab's contexts work, or on a HOST; with `-- CMD ARGS`, run that instead."""
+    from hvdcompose.lab import operations
+
+    lab = operations.open_lab(name)
+    command: list[str] = ctx.meta.get(AFTER_DASHES, [])
+    if host is None:
+        operations.enter(lab, command)
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    operations.enter_host(lab, host, command, terminal=terminal)
+
+
+@app.command()
+def image(
+    rootless: Annotated[bool, typer.Option("--rootless", help="The image of rootless hosts as well.")] = False,
+) -> None:
+    """Build the image of the virtual hosts now (docker build), as `up` does when it is missing."""
+    from hvdcompose.lab import engine, images
+
+    docker = engine.find_engine()
+    for kind in (False, True) if rootless else (False,):
+        print(images.ensure_image(docker, _report, rootless=kind))

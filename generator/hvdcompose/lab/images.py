@@ -1,0 +1,106 @@
+"""The image that a virtual host is made of: named by a digest of its recipe, so built once and found again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from hvdcompose.errors import HvdError
+from hvdcompose.hosts import process
+from hvdcompose.lab.engine import Engine, Report, reason
+
+RECIPE = Path(__file__).parent / "image"
+REPOSITORY = "hvdcompose-lab-host"
+ROOTLESS_REPOSITORY = "hvdcompose-lab-host-rootless"
+ROOTLESS_FILE = "Dockerfile.rootless"
+BASE = "debian:trixie-slim"
+OWN_BASE = "hvdcompose-lab-base:trixie"  # made by debootstrap where no registry is in reach
+PULL_SECONDS, BOOTSTRAP_SECONDS, BUILD_SECONDS = 120, 600, 1200
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+
+def digest(files: Iterable[tuple[str, bytes]]) -> str:
+    """Digest of a recipe: twelve hex digits that change with any byte of any file."""
+    whole = hashlib.sha256()
+    for name, content in sorted(files):
+        whole.update(f"{name}\0{len(content)}\0".encode() + content)
+    return whole.hexdigest()[:12]
+
+
+def image_name(*, rootless: bool) -> str:
+    """Name of the image that the recipe in this package makes."""
+    files = [(path.name, path.read_bytes()) for path in RECIPE.iterdir() if path.is_file()]
+    if rootless:
+        return f"{ROOTLESS_REPOSITORY}:{digest(files)}"
+    return f"{REPOSITORY}:{digest(file for file in files if file[0] != ROOTLESS_FILE)}"
+
+
+def build_words(image: str, base: str, file: str) -> list[str]:
+    """Words after `docker` that build an image of the lab."""
+    words = ["build", "--network", "host", "--label", "hvdcompose.lab.image=1", "--build-arg", f"BASE={base}"]
+    # without a value the client takes it from its own environment
+    words += [word for name in PROXIES if name in os.environ for word in ("--build-arg", name)]
+    return [*words, "--tag", image, "--file", str(RECIPE / file), str(RECIPE)]
+
+
+def ensure_image(engine: Engine, report: Report, *, rootless: bool = False) -> str:
+    """Build the image unless it is there; its name."""
+    image = image_name(rootless=rootless)
+    if _present(engine, image):
+        return image
+    base = ensure_image(engine, report) if rootless else _ensure_base(engine, report)
+    report("", f"building {image}, once; this takes a minute or two")
+    # without the buildx plugin only the old builder works, and it has to be asked for
+    builder = () if engine.attempt("buildx", "version").ok else ("env", "DOCKER_BUILDKIT=0")
+    words = build_words(image, base, ROOTLESS_FILE if rootless else "Dockerfile")
+    done = Engine((*builder, *engine.words)).attempt(*words, seconds=BUILD_SECONDS)
+    if not done.ok:
+        raise HvdError(f"{image} cannot be built: {reason(done)}", hint=f"its recipe is in {RECIPE}")
+    return image
+
+
+def _present(engine: Engine, image: str) -> bool:
+    return engine.attempt("image", "inspect", "--format", "{{.Id}}", image).ok
+
+
+def _ensure_base(engine: Engine, report: Report) -> str:
+    for base in (BASE, OWN_BASE):
+        if _present(engine, base):
+            return base
+    report("", f"pulling {BASE}")
+    try:
+        pulled = engine.attempt("pull", BASE, seconds=PULL_SECONDS)
+        why = reason(pulled)
+    except HvdError as late:
+        pulled, why = None, late.message
+    if pulled is not None and pulled.ok:
+        return BASE
+    debootstrap = shutil.which("debootstrap")
+    if debootstrap is None or os.geteuid() != 0:
+        raise HvdError(
+            f"{BASE} cannot be pulled ({why}), and only root with debootstrap can make one here",
+            hint=f"docker load an image {BASE}, or apt install debootstrap and try again as root",
+        )
+    report("", f"{BASE} cannot be pulled: making one with debootstrap, once; this takes a minute")
+    with tempfile.TemporaryDirectory(prefix="hvdcompose-base-") as folder:
+        for words in (
+            [debootstrap, "--variant=minbase", "trixie", f"{folder}/root"],
+            ["tar", "-C", f"{folder}/root", "-cf", f"{folder}/root.tar", "."],
+            [*engine.words, "import", f"{folder}/root.tar", OWN_BASE],
+        ):
+            done = process.run(words, deadline=BOOTSTRAP_SECONDS)
+            if not done.ok:
+                raise HvdError(f"{BASE} cannot be pulled ({why}), nor made: {words[0]}: {reason(done)}")
+    return OWN_BASE
+
+
+def remove_images(engine: Engine, report: Report) -> None:
+    """Remove every image of the lab, also those of earlier recipes."""
+    for repository in (ROOTLESS_REPOSITORY, REPOSITORY):
+        for name in engine.call("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", repository).split():
+            report("", f"removing image {name}")
+            engine.call("image", "rm", name)
