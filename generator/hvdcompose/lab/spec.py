@@ -40,6 +40,11 @@ class Lab:
     state: Path
 
     @property
+    def option(self) -> str:
+        """What to add to a `hvdcompose lab` command so that it means this lab."""
+        return "" if self.name == DEFAULT_NAME else f" --name {self.name}"
+
+    @property
     def network(self) -> str:
         """Docker network of its own."""
         return f"hvdcompose-{self.name}"
@@ -129,13 +134,6 @@ def new_lab(name: str, state_home: Path) -> Lab:
             f"{longest}: too long a path for a unix socket", hint="set XDG_STATE_HOME to a shorter folder"
         )
     return lab
-
-
-def parse_count(text: str, option: str, least: int, most: int) -> int:
-    """Read a whole number between two bounds."""
-    if not re.fullmatch(r"\d{1,6}", text) or not least <= int(text) <= most:
-        raise UsageError(f"{option} {text}: a whole number from {least} to {most}")
-    return int(text)
 
 
 def sort_hosts(lab: Lab, hosts: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from hvdcompose.lab.spec import Lab
 
 
 def endpoint(host: Host) -> str:
-    """Docker endpoint of a host over ssh; on a rootless one sshd points the session to the engine of user lab."""
+    """Docker endpoint of a host over ssh; on a rootless one sshd points the session to lab's engine."""
     return f"ssh://{'lab' if host.rootless else 'root'}@{host.address}"
 
 
@@ -68,9 +68,11 @@ def ensure_key(lab: Lab) -> str:
 
 
 def write_client(lab: Lab, hosts: Iterable[Host], docker_config: Path) -> None:
-    """Write all that `lab shell` needs to reach the hosts over ssh; `docker_config` has the user's plugins."""
+    """Write what `lab shell` needs to reach the hosts over ssh; `docker_config` has the user's plugins."""
     # not the wrapper itself, which comes first inside `lab shell`
-    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(":") if folder != str(lab.bin_folder)]
+    folders = [
+        folder for folder in os.environ.get("PATH", os.defpath).split(":") if folder != str(lab.bin_folder)
+    ]
     real = shutil.which("ssh", path=":".join(folders))
     if real is None:
         raise HvdError("there is no ssh command on this machine", hint="apt install openssh-client")

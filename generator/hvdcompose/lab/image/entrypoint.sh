@@ -22,12 +22,15 @@ fi
 
 # Stub GPUs. dockerd has the driver "nvidia" if it finds this hook on its PATH at its start.
 gpus=${LAB_GPUS:-0}
-rm -rf /etc/cdi /usr/local/bin/nvidia-container-runtime-hook /usr/local/bin/nvidia-smi /opt/lab/gpus
+# the rootless engine sees /etc through links, which its CDI scanner does not follow
+cdi=/etc/cdi
+[ "$user" = root ] || cdi=/opt/lab/cdi
+rm -rf "$cdi" /usr/local/bin/nvidia-container-runtime-hook /usr/local/bin/nvidia-smi /opt/lab/gpus
 mkdir -p /etc/docker
 if [ "$gpus" -gt 0 ]; then
   ln -s /opt/lab/nvidia-container-runtime-hook /opt/lab/nvidia-smi /usr/local/bin/
-  mkdir -p /etc/cdi /opt/lab/gpus
-  echo '{"features": {"cdi": true}}' > /etc/docker/daemon.json
+  mkdir -p "$cdi" /opt/lab/gpus
+  echo "{\"features\": {\"cdi\": true}, \"cdi-spec-dirs\": [\"$cdi\"]}" > /etc/docker/daemon.json
   node() { echo "{path: /dev/fakegpu$1, hostPath: /dev/null, type: c, permissions: rw}"; }
   {
     echo 'cdiVersion: "0.5.0"'
@@ -43,7 +46,7 @@ if [ "$gpus" -gt 0 ]; then
     echo "  - {name: all, containerEdits: {deviceNodes: [$every]}}"
     echo 'containerEdits:'
     echo '  mounts: [{hostPath: /opt/lab/nvidia-smi, containerPath: /usr/bin/nvidia-smi, options: [ro, rbind]}]'
-  } > /etc/cdi/nvidia.yaml
+  } > "$cdi/nvidia.yaml"
 else
   echo '{}' > /etc/docker/daemon.json
 fi
