@@ -1,4 +1,4 @@
-"""The cluster as the user described it: frozen, complete, validated. No I/O, no defaults left to guess later."""
+"""The cluster as the user described it: frozen, complete, validated. No I/O, no default left to guess."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Model(BaseModel):
 class Gpus(Model):
     """Which GPUs of a host the containers get.
 
-    `count` is used by kind "count"; `ids` by kinds "ids" (indices or GPU-/MIG- UUIDs) and "cdi" (device names).
+    `count` is used by kind "count"; `ids` by "ids" (indices or GPU-/MIG- UUIDs) and "cdi" (device names).
     """
 
     kind: Literal["none", "all", "count", "ids", "cdi"] = "none"
@@ -25,8 +25,8 @@ class Gpus(Model):
 
     @property
     def reserved(self) -> int | None:
-        """The number of GPUs given, or None for "all", which only the host knows."""
-        if self.kind == "all":
+        """The number of GPUs given, or None for "all" and CDI's "...=all", which only the host knows."""
+        if self.kind == "all" or any(device.endswith("=all") for device in self.ids):
             return None
         return self.count if self.kind == "count" else len(self.ids)
 
@@ -102,7 +102,7 @@ class Horovod(Model):
     """Settings of horovodrun that differ from its own defaults; None leaves Horovod's."""
 
     controller: Literal["auto", "gloo", "mpi"] = "auto"
-    fusion_threshold_mb: float | None = None
+    fusion_threshold_mb: int | None = None  # horovodrun takes whole numbers only
     cycle_time_ms: float | None = None
     timeline: str | None = None  # absolute path in the containers
     start_timeout: int = 120  # seconds the launcher waits for the workers, and horovodrun for the ranks
