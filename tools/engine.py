@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make sure that this machine has a Docker engine and Compose; what is there already is used as it is.
 
-`python tools/engine.py` says what it will install or start before it does so; it is silent where all is there.
+`python tools/engine.py` says what it installs or starts before it does so, and is silent where all is there.
 `python tools/engine.py stop` stops the engine only if this tool started it.
 """
 

@@ -87,7 +87,7 @@ def up(
     raised = operations.up(lab, request, _report)
     steps = raised.plan.steps
     count = f"{len(steps)} host{'s' if len(steps) > 1 else ''}"
-    if raised.changed:
+    if raised.acted:
         _report("", f"{count} ready in {raised.seconds:.1f} s, on {raised.plan.subnet}")
     else:
         _report("", f"{count} ready, nothing to do")
@@ -96,7 +96,7 @@ def up(
     first = steps[0].host.name
     if ssh:
         _report("", f"try: hvdcompose lab shell{lab.option} -- docker --context {first} info")
-    elif raised.changed:
+    elif raised.acted:
         _report("", f"try: docker --context {first} info")
 
 

@@ -28,6 +28,12 @@ class Engine:
     """This machine's engine, pinned to its socket so that `docker context use lab1` cannot redirect us."""
 
     words: tuple[str, ...]
+    client: tuple[str, ...] = ("docker",)
+
+    @property
+    def unpinned(self) -> Engine:
+        """The same client, for its contexts: only without --host does `context rm` leave the current one."""
+        return Engine(self.client, self.client)
 
     def attempt(self, *arguments: str, seconds: float = 60) -> process.Completed:
         """Run a docker command, whatever its exit code."""
@@ -70,7 +76,7 @@ def find_engine() -> Engine:
             f"Docker's current engine is at {endpoint}, and a lab needs this machine's own",
             hint="docker context use default",
         )
-    engine = Engine((*docker, "--host", endpoint))
+    engine = Engine((*docker, "--host", endpoint), docker)
     if not engine.attempt("version", "--format", "{{.Server.Version}}", seconds=20).ok:
         raise HvdError(f"{NO_ENGINE} at {endpoint}", hint=NO_ENGINE_HINT)
     return engine

@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,7 +21,7 @@ from hvdcompose.errors import HostError, HvdError, UsageError
 from hvdcompose.hosts import fanout
 from hvdcompose.lab import images, plan, spec, ssh
 from hvdcompose.lab.engine import OUTER_CONFIG, Engine, Report, ask_info, find_engine, reason
-from hvdcompose.lab.plan import Host, Observed, Standing
+from hvdcompose.lab.plan import Host, Observed, Standing, Step
 from hvdcompose.lab.spec import Lab, Request
 
 READY_SECONDS = 60
@@ -46,7 +46,7 @@ def observe(lab: Lab, engine: Engine) -> Observed:
     return Observed(
         plan.read_network(lab, json.loads(network.out)) if network.ok else None,
         {name: hosts[name] for name in spec.sort_hosts(lab, list(hosts))},
-        plan.read_contexts(lab, engine.objects("context", "ls", "--format", "{{json .}}")),
+        plan.read_contexts(lab, engine.unpinned.objects("context", "ls", "--format", "{{json .}}")),
         frozenset(engine.call("volume", "ls", "--quiet", "--filter", label).split()),
     )
 
@@ -73,14 +73,8 @@ class Raised:
     """What `lab up` found and did."""
 
     plan: plan.Plan
+    acted: bool  # False if all stood as asked
     seconds: float  # from the first host to the last answer; building the image does not count
-
-    @property
-    def changed(self) -> bool:
-        """True if anything was done."""
-        return bool(self.plan.make_network or self.plan.contexts) or any(
-            step.verb != "keep" or step.connect for step in self.plan.steps
-        )
 
 
 def up(lab: Lab, request: Request, report: Report) -> Raised:
@@ -88,63 +82,121 @@ def up(lab: Lab, request: Request, report: Report) -> Raised:
     engine = find_engine()
     with _locked(lab, report):
         decided = plan.plan_up(lab, request, observe(lab, engine))
-        create = [step for step in decided.steps if step.verb in ("create", "recreate")]
-        names = {
-            rootless: images.ensure_image(engine, report, rootless=rootless)
-            for rootless in {step.host.rootless for step in create}
-        }
+        new = {step.host.rootless for step in decided.steps if step.verb in plan.MAKES}
+        names = {kind: images.ensure_image(engine, report, rootless=kind) for kind in sorted(new)}
         began = time.monotonic()
-        privileged = bool(create) and _may_be_privileged(engine, next(iter(names.values())))
+        privileged = bool(names) and _may_be_privileged(engine, next(iter(names.values())))
         if decided.make_network:
             _make_network(lab, engine, decided)
         lab.state.mkdir(mode=0o700, exist_ok=True)  # the lock's folder is its parent
-        authorized = ssh.ensure_key(lab)
-        gone = threading.Event()
-
-        def raise_host(host: str) -> None:
-            step = next(step for step in decided.steps if step.host.name == host)
-            try:
-                folder = _ensure_folder(lab, step.host, authorized)
-                if step.verb in ("create", "recreate"):
-                    report(host, f"creating: {step.cause}")
-                    if step.verb == "recreate":
-                        engine.call("rm", "--force", spec.container(host))
-                    words = plan.host_words(
-                        lab,
-                        step.host,
-                        names[step.host.rootless],
-                        privileged=privileged,
-                        socket_group=os.getgid(),
-                    )
-                    engine.call(*words, seconds=READY_SECONDS)
-                elif step.verb != "keep":
-                    report(host, f"{step.verb}: {step.cause}")
-                    engine.call(step.verb, spec.container(host), seconds=READY_SECONDS)
-                if step.connect:
-                    report(host, "connecting: it had lost its network")
-                    engine.call(*plan.connect_words(lab, step.host))
-                if step.verb in ("keep", "unpause") and not _wait_for(folder, ANSWER_SECONDS, gone):
-                    report(host, "restarting: its engine does not answer")
-                    engine.call("restart", "--time", "2", spec.container(host), seconds=READY_SECONDS)
-                _wait_ready(engine, lab, host, gone)
-                taken = f"after {time.monotonic() - began:.1f} s" if step.verb != "keep" else "as it was"
-                report(host, f"ready {taken}, {step.host.address}")
-            except HostError:
-                raise
-            except HvdError as problem:
-                raise HostError(host, f"{host}: {problem.message}", hint=problem.hint) from None
-
+        raising = _Raising(lab, engine, decided, report, names, privileged, ssh.ensure_key(lab))
         try:
-            outcomes = fanout.on_all([step.host.name for step in decided.steps], raise_host)
+            outcomes = fanout.on_all(raising.steps, raising.raise_host)
         finally:
-            gone.set()
+            raising.over.set()
         _raise_all(fanout.errors(outcomes))
-        for words in decided.contexts:
-            engine.call(*words)
-        seconds = time.monotonic() - began
         if request.ssh or lab.docker_config.exists():
-            _write_ssh_contexts(lab, engine, [step.host for step in decided.steps])
-    return Raised(decided, seconds)
+            _write_ssh_contexts(lab, [step.host for step in decided.steps])
+    acted = decided.make_network or bool(decided.contexts) or bool(raising.acted)
+    return Raised(decided, acted, time.monotonic() - began)
+
+
+class _Raising:
+    """One `lab up` at work; `raise_host` runs for all hosts at once."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        engine: Engine,
+        decided: plan.Plan,
+        report: Report,
+        image_names: Mapping[bool, str],
+        privileged: bool,
+        authorized: str,
+    ) -> None:
+        self.lab, self.engine, self.report = lab, engine, report
+        self.steps = {step.host.name: step for step in decided.steps}
+        self.contexts = decided.contexts
+        self.image_names, self.privileged, self.authorized = image_names, privileged, authorized
+        self.began = time.monotonic()
+        self.acted: set[str] = set()
+        self.over = threading.Event()  # set when the work is done or was interrupted
+
+    def raise_host(self, name: str) -> None:
+        """Bring one host up to a ready engine with its context."""
+        step = self.steps[name]
+        try:
+            self._ensure_folder(step.host)
+            self._bring_up(step)
+            self._wait_ready(name)
+            if name in self.contexts:
+                self.engine.unpinned.call(*self.contexts[name])
+        except HostError:
+            raise
+        except HvdError as problem:
+            raise HostError(name, f"{name}: {problem.message}", hint=problem.hint) from None
+        taken = f"after {time.monotonic() - self.began:.1f} s" if name in self.acted else "as it was"
+        self.report(name, f"ready {taken}, {step.host.address}")
+
+    def _bring_up(self, step: Step) -> None:
+        name, container = step.host.name, spec.container(step.host.name)
+        if step.verb in plan.MAKES:
+            self._act(name, f"creating: {step.cause}")
+            if step.verb == "recreate":
+                self.engine.call("rm", "--force", container)
+            image = self.image_names[step.host.rootless]
+            group = os.getgid()
+            words = plan.host_words(
+                self.lab, step.host, image, privileged=self.privileged, socket_group=group
+            )
+            self.engine.call(*words, seconds=READY_SECONDS)
+        elif step.verb != "keep":
+            self._act(name, f"{step.verb}: {step.cause}")
+            self.engine.call(step.verb, container, seconds=READY_SECONDS)
+        if step.connect:
+            self._act(name, "connecting: it had lost its network")
+            self.engine.call(*plan.connect_words(self.lab, step.host))
+        if step.verb in ("keep", "unpause") and not self._answers(name, ANSWER_SECONDS):
+            self._act(name, "restarting: its engine does not answer")
+            self.engine.call("restart", "--time", "2", container, seconds=READY_SECONDS)
+
+    def _act(self, name: str, text: str) -> None:
+        if self.over.is_set():
+            raise HostError(name, f"{name}: interrupted")
+        self.acted.add(name)
+        self.report(name, text)
+
+    def _ensure_folder(self, host: Host) -> None:
+        folder = self.lab.folder(host.name)
+        folder.mkdir(exist_ok=True)
+        if host.rootless:
+            folder.chmod(0o777)  # its engine has a uid of its own; the folder above keeps others out
+        (folder / "authorized_keys").write_text(self.authorized)
+
+    def _answers(self, name: str, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while ask_info(self.lab.socket(name)) is None:
+            if time.monotonic() > end or self.over.wait(0.1):
+                return False
+        return True
+
+    def _wait_ready(self, name: str) -> None:
+        """Wait until the inner engine answers; when its container has ended instead, say why."""
+        container, end = spec.container(name), time.monotonic() + READY_SECONDS
+        while not self._answers(name, 2):
+            if self.over.is_set():
+                raise HostError(name, f"{name}: interrupted")
+            status = self.engine.call("inspect", "--format", "{{.State.Status}}", container).strip()
+            if status == "running" and time.monotonic() < end:
+                continue
+            log = self.engine.attempt("logs", "--tail", "20", container)
+            why = f"does not answer after {READY_SECONDS} s" if status == "running" else f"is {status}"
+            raise HostError(
+                name,
+                f"{name}: the engine in {container} {why}",
+                hint=f"docker logs {container}",
+                output=log.out + log.err,
+            )
 
 
 def _raise_all(errors: list[HostError]) -> None:
@@ -156,9 +208,8 @@ def _raise_all(errors: list[HostError]) -> None:
 
 def _may_be_privileged(engine: Engine, image: str) -> bool:
     """Try it: where the machine itself lacks a capability, runc cannot give it to a container."""
-    return engine.attempt(
-        "run", "--rm", "--privileged", "--network", "none", "--pull", "never", "--entrypoint", "true", image
-    ).ok
+    words = ("--rm", "--privileged", "--network", "none", "--pull", "never", "--entrypoint", "true")
+    return engine.attempt("run", *words, image).ok
 
 
 def _make_network(lab: Lab, engine: Engine, decided: plan.Plan) -> None:
@@ -168,43 +219,7 @@ def _make_network(lab: Lab, engine: Engine, decided: plan.Plan) -> None:
         raise HvdError(f"no network {decided.subnet} for the lab: {reason(done)}", hint=hint)
 
 
-def _ensure_folder(lab: Lab, host: Host, authorized: str) -> Path:
-    folder = lab.folder(host.name)
-    folder.mkdir(exist_ok=True)
-    if host.rootless:
-        folder.chmod(0o777)  # its engine has a uid of its own; the folder above keeps others out
-    (folder / "authorized_keys").write_text(authorized)
-    return folder
-
-
-def _wait_for(folder: Path, seconds: float, gone: threading.Event) -> bool:
-    end = time.monotonic() + seconds
-    while ask_info(folder / "docker.sock") is None:
-        if time.monotonic() > end or gone.wait(0.1):
-            return False
-    return True
-
-
-def _wait_ready(engine: Engine, lab: Lab, host: str, gone: threading.Event) -> None:
-    """Wait until the inner engine answers; when its container has ended instead, say why."""
-    end = time.monotonic() + READY_SECONDS
-    while not _wait_for(lab.folder(host), 2, gone):
-        if gone.is_set():
-            return
-        status = engine.call("inspect", "--format", "{{.State.Status}}", spec.container(host)).strip()
-        if status == "running" and time.monotonic() < end:
-            continue
-        log = engine.attempt("logs", "--tail", "20", spec.container(host))
-        why = f"is {status}" if status != "running" else f"has no answering engine after {READY_SECONDS} s"
-        raise HostError(
-            host,
-            f"{host}: {spec.container(host)} {why}",
-            hint=f"docker logs {spec.container(host)}",
-            output=log.out + log.err,
-        )
-
-
-def _write_ssh_contexts(lab: Lab, engine: Engine, hosts: list[Host]) -> None:
+def _write_ssh_contexts(lab: Lab, hosts: list[Host]) -> None:
     outer = os.environ.get(OUTER_CONFIG) or os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
     ssh.write_client(lab, hosts, Path(outer))
     listed = _ssh_contexts(lab)
@@ -279,7 +294,7 @@ def down(lab: Lab, report: Report, *, remove_images: bool = False) -> bool:
         if seen.network is not None and seen.network.ours:
             engine.call("network", "rm", lab.network)
         for name in contexts:
-            engine.call("context", "rm", "--force", name)
+            engine.unpinned.call("context", "rm", "--force", name)
         shutil.rmtree(lab.state, ignore_errors=True)
         if lab.state.exists():
             raise HvdError(f"{lab.state} cannot be removed", hint=f"sudo rm -r {lab.state}")

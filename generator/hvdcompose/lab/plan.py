@@ -21,6 +21,7 @@ UNPRIVILEGED = (
 PRIVILEGED = ("--privileged",)
 
 Verb = Literal["create", "recreate", "start", "unpause", "keep"]
+MAKES: tuple[Verb, ...] = ("create", "recreate")  # the verbs that need an image
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `lab up` does: the network first, then all hosts at once, then the contexts."""
+    """What `lab up` does: the network first, then all hosts at once, each with its context."""
 
     subnet: IPv4Network
     make_network: bool
     steps: tuple[Step, ...]
     others: tuple[str, ...] = ()  # hosts beyond those asked for, left as they are
-    contexts: tuple[tuple[str, ...], ...] = ()  # words after `docker`, in the user's configuration
+    contexts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # host -> words after `docker`
 
 
 def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
@@ -115,7 +116,7 @@ def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
     strangers = sorted(request.rootless - set(names))
     if strangers:
         raise UsageError(f"--rootless {strangers[0]}: the hosts are {names[0]} to {names[-1]}")
-    contexts = () if request.ssh else _contexts(lab, names, observed.contexts)
+    contexts = {} if request.ssh else _contexts(lab, names, observed.contexts)
     steps, changes = [], []
     for number, name in enumerate(names, 1):
         standing = observed.hosts.get(name)
@@ -181,20 +182,20 @@ def _revive(standing: Standing) -> Step:
     return Step(standing.host, verb, cause, connect=verb != "recreate" and not standing.attached)
 
 
-def _contexts(lab: Lab, names: Sequence[str], contexts: Mapping[str, Context]) -> tuple[tuple[str, ...], ...]:
-    commands = []
+def _contexts(lab: Lab, names: Sequence[str], contexts: Mapping[str, Context]) -> dict[str, tuple[str, ...]]:
+    commands: dict[str, tuple[str, ...]] = {}
     for name in names:
         there, endpoint = contexts.get(name), f"unix://{lab.socket(name)}"
         if there is None:
-            commands.append(context_words(name, endpoint))
+            commands[name] = context_words(name, endpoint)
         elif not there.ours:
             raise Refused(
                 f"a Docker context {name} is there that the lab did not make ({there.endpoint})",
                 hint=f"docker context rm {name}, or give the lab another --name",
             )
         elif there.endpoint != endpoint:
-            commands.append(("context", "update", name, "--docker", f"host={endpoint}"))
-    return tuple(commands)
+            commands[name] = ("context", "update", name, "--docker", f"host={endpoint}")
+    return commands
 
 
 def context_words(name: str, endpoint: str) -> tuple[str, ...]:
