@@ -1,0 +1,1 @@
+"""Flags and printing only: every command calls one function of a room below."""

@@ -1,0 +1,122 @@
+"""Commands that look at the hosts or clear them: status, logs, down, keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdcompose.cli.options import HERE, File, Json, Yes, confirmed, target_of
+
+if TYPE_CHECKING:
+    from hvdcompose.report.status import Row
+
+PANEL = "Hosts"
+keys = typer.Typer(help="The cluster's ssh keys.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(rich_help_panel=PANEL)(status)
+    app.command(rich_help_panel=PANEL)(logs)
+    app.command(rich_help_panel=PANEL)(down)
+    app.add_typer(keys, name="keys", rich_help_panel=PANEL)
+
+
+def status(file: File = HERE, as_json: Json = False) -> None:
+    """Show every host: what it runs, how that is, and what apply would change there."""
+    from hvdcompose import console
+    from hvdcompose.deploy.survey import survey
+
+    rows = survey(target_of(file))
+    if as_json:
+        console.show_json("status", [row.to_json() for row in rows])
+    else:
+        _show_rows(rows)
+    if any(row.failed for row in rows):
+        raise typer.Exit(1)
+
+
+def _show_rows(rows: list[Row]) -> None:
+    from hvdcompose import console
+
+    shown = [(row.host, row.context, row.role, row.state, row.run, row.needs) for row in rows]
+    console.table(["HOST", "CONTEXT", "ROLE", "STATE", "RUN", "APPLY WOULD"], shown)
+
+
+def logs(
+    file: File = HERE,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    host: Annotated[list[str] | None, typer.Option("--host", metavar="HOST", help="This host only; may be repeated.")] = None,
+    tail: Annotated[str, typer.Option("--tail", help="The last N lines of each host, or all.")] = "all",
+) -> None:
+    """Show the logs of all hosts, merged by time (docker compose logs on each)."""
+    from hvdcompose import console
+    from hvdcompose.deploy.survey import merged_logs
+    from hvdcompose.errors import UsageError
+    from hvdcompose.report.logs import label, parse_line, rank_hosts
+    from hvdcompose.stack.launch import hosts_of_run
+
+    target = target_of(file)
+    unknown = [name for name in host or [] if name not in target.plans]
+    if unknown:
+        raise UsageError(f"there is no host {', '.join(unknown)} in {file}", hint=f"hosts: {', '.join(target.plans)}")
+    if not (tail == "all" or tail.isdigit()):
+        raise UsageError(f"--tail takes a number or all, not {tail!r}")
+    ranks = rank_hosts({used.name: count for used, count in hosts_of_run(target.cluster)})
+    width = max(len(name) for name in target.plans)
+    failed = False
+    for name, text in merged_logs(target, host or list(target.plans), follow=follow, tail=tail):
+        if isinstance(text, str):
+            line = parse_line(name, ranks, text)
+            console.out(f"{label(line, width)} {line.text}")
+        else:
+            console.show_error(text)
+            failed = True
+    if failed:
+        raise typer.Exit(1)
+
+
+def down(
+    file: File = HERE,
+    volumes: Annotated[bool, typer.Option("--volumes", help="Also keys, code, run records and named data volumes.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Take everything off every host (docker compose down), those that left cluster.yaml included."""
+    from hvdcompose import console
+    from hvdcompose.deploy.look import HostsFailed
+    from hvdcompose.deploy.teardown import take_down
+    from hvdcompose.hosts.fanout import errors
+    from hvdcompose.hosts.keys import forget_key
+
+    target = target_of(file)
+    if volumes:
+        named = sorted({volume for plan in target.plans.values() for volume in plan.named_volumes})
+        data = f" and the data in {', '.join(named)}" if named else ""
+        confirmed(f"Remove cluster {target.cluster.name} from {len(target.plans)} hosts, with its keys, run records{data}?", yes=yes)
+    outcomes = take_down(target, console.HostLines([*target.plans, *target.gone]), volumes=volumes)
+    failed = errors(outcomes)
+    if failed:
+        raise HostsFailed(f"{len(failed)} of {len(outcomes)} hosts could not be cleared; the others are: again, once they answer: hvdcompose down", failed)
+    if volumes:
+        forget_key(target.cluster)
+
+
+@keys.command()
+def rotate(file: File = HERE) -> None:
+    """Make new keys and put them on every host; the workers are made anew, nothing is launched."""
+    from hvdcompose import console
+    from hvdcompose.cli.runs import show_plan
+    from hvdcompose.deploy.look import look
+    from hvdcompose.deploy.operations import converge, refuse_live
+    from hvdcompose.errors import UsageError
+    from hvdcompose.hosts.keys import ClusterKey, save_key
+
+    target = target_of(file)
+    if not target.cluster.ssh.managed:
+        raise UsageError(f"ssh.volume is your own folder {target.cluster.ssh.volume}: change the keys there")
+    refuse_live(look(target, launches=False), "new keys would end it")
+    save_key(target.cluster, ClusterKey.generate())
+    seen = look(target, launches=False)
+    show_plan(target, seen)
+    converge(target, seen, console.HostLines(target.plans))

@@ -1,0 +1,46 @@
+"""Options that several commands share, and the way from `-f FILE` to a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hvdcompose.config.model import Cluster
+    from hvdcompose.deploy.target import Target
+
+File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", envvar="HVDCOMPOSE_FILE", help="The cluster's description.")]
+Replace = Annotated[bool, typer.Option("--replace", help="End a live run where it is in the way.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, in a versioned envelope.")]
+HERE = Path("cluster.yaml")
+
+
+def cluster_of(file: Path) -> Cluster:
+    """Return the cluster that a file describes. Raises ConfigError."""
+    from hvdcompose.config.source import load_cluster
+
+    return load_cluster(file)
+
+
+def target_of(file: Path) -> Target:
+    """Return the cluster with the way to its hosts. Raises ConfigError, UsageError."""
+    from hvdcompose.deploy.target import new_target
+
+    return new_target(cluster_of(file), file.absolute().parent)
+
+
+def confirmed(question: str, *, yes: bool) -> None:
+    """Go on only after a yes. Raises UsageError where nobody can be asked, Abort for a no."""
+    import sys
+
+    from hvdcompose.errors import UsageError
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} There is no terminal to ask at", hint="--yes goes on without asking")
+    if not typer.confirm(question, err=True):
+        raise typer.Abort

@@ -1,0 +1,143 @@
+"""Commands that bring hosts and runs to life: plan, apply, run, stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdcompose.cli.options import HERE, File, Json, Replace, target_of
+
+if TYPE_CHECKING:
+    from hvdcompose.deploy.look import Seen
+    from hvdcompose.deploy.target import Target
+
+PANEL = "Cluster"
+AFTER_DASHES = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(rich_help_panel=PANEL)(plan)
+    app.command(rich_help_panel=PANEL)(apply)
+    app.command(rich_help_panel=PANEL, context_settings=AFTER_DASHES)(run)
+    app.command(rich_help_panel=PANEL)(stop)
+
+
+def plan(file: File = HERE, as_json: Json = False) -> None:
+    """Show what apply would do, and why. Changes nothing."""
+    from hvdcompose import console
+    from hvdcompose.deploy.look import look
+
+    target = target_of(file)
+    seen = look(target)
+    if as_json:
+        steps = [{"host": step.host, "action": str(step.action), "cause": step.cause} for step in seen.plan.steps]
+        console.show_json("plan", {"steps": steps, "live_run": seen.plan.live})
+        return
+    show_plan(target, seen)
+
+
+def show_plan(target: Target, seen: Seen) -> None:
+    """Print the plan, each step with its cause."""
+    from hvdcompose import console
+
+    if seen.plan.live:
+        console.say(f"run {seen.plan.live} is live")
+    if seen.plan.empty:
+        console.say(f"nothing to do: {len(target.plans)} hosts are as cluster.yaml wants them", "green")
+        return
+    width = max(len(step.host) for step in seen.plan.steps)
+    for step in seen.plan.steps:
+        console.say(f"{step.host:<{width}}  {step.action:<11}  {step.cause}")
+    idle = target.cluster.slots - target.cluster.train.np
+    if idle:
+        console.say(f"np {target.cluster.train.np} leaves {idle} of {target.cluster.slots} slots idle")
+
+
+def apply(
+    file: File = HERE,
+    follow: Annotated[bool, typer.Option("--follow", help="Stay and show the run until it ends.")] = False,
+    replace: Replace = False,
+) -> None:
+    """Make the hosts as cluster.yaml wants them (docker compose up), and launch its run if it never ran."""
+    from hvdcompose import console
+    from hvdcompose.deploy.look import look
+    from hvdcompose.deploy.operations import converge
+
+    target = target_of(file)
+    seen = look(target, replace=replace)
+    show_plan(target, seen)
+    run_id = converge(target, seen, console.HostLines(target.plans))
+    live = run_id or seen.plan.live
+    if follow and live:
+        raise typer.Exit(_follow(target, live))
+    if run_id:
+        console.say("the run goes on by itself; watch it: hvdcompose logs -f", "cyan")
+    elif seen.plan.empty and not live:
+        console.say("this launch ran before; once more: hvdcompose run", "cyan")
+
+
+def run(
+    context: typer.Context,
+    file: File = HERE,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not stay to show the run.")] = False,
+    replace: Replace = False,
+) -> None:
+    """Launch once more, after bringing the hosts up to date; `run -- COMMAND` launches another command instead."""
+    from hvdcompose import console
+    from hvdcompose.deploy.look import look
+    from hvdcompose.deploy.operations import converge
+
+    target = target_of(file)
+    if context.args:
+        target = target.with_command(tuple(context.args))
+    seen = look(target, forced=True, replace=replace)
+    show_plan(target, seen)
+    run_id = converge(target, seen, console.HostLines(target.plans))
+    if run_id and not detach:
+        raise typer.Exit(_follow(target, run_id))
+    console.say("watch it: hvdcompose logs -f", "cyan")
+
+
+def _follow(target: Target, run_id: str) -> int:
+    """Show a run until it ends; return 0 when it ended well, else 1. Ctrl-C ends the view only."""
+    from hvdcompose import console
+    from hvdcompose.deploy.watch import ended, follow
+    from hvdcompose.errors import INTERRUPTED
+    from hvdcompose.report.logs import label, parse_line, rank_hosts
+    from hvdcompose.stack.launch import hosts_of_run
+
+    engine, container = target.engines[target.primary.host], target.primary.container
+    ranks = rank_hosts({host.name: count for host, count in hosts_of_run(target.cluster)})
+    width = max(len(name) for name in target.plans)
+    try:
+        for text in follow(engine, container):
+            line = parse_line(target.primary.host, ranks, text)
+            console.out(f"{label(line, width)} {line.text}")
+        end = ended(engine, container, run_id)
+    except KeyboardInterrupt:
+        console.say(f"\nrun {run_id} goes on; come back: hvdcompose logs -f; end it: hvdcompose stop", "cyan")
+        return INTERRUPTED
+    if end.oom_killed:
+        console.say(f"{engine.host}: the launcher's container ran out of memory", "bold red")
+    if end.result is None and end.code:
+        console.say(f"run {run_id} was not launched, or was killed: the launcher ended with exit {end.code}", "bold red")
+    return 1 if end.code else 0
+
+
+def stop(file: File = HERE) -> None:
+    """End the live run on all hosts; the workers stay."""
+    from hvdcompose import console
+    from hvdcompose.deploy.operations import stop_run
+    from hvdcompose.deploy.reconcile import live_run
+    from hvdcompose.hosts.observed import observe
+
+    target = target_of(file)
+    engine = target.engines[target.primary.host]
+    live = live_run(observe(engine, target.cluster.name).service("launcher"))
+    if live is None:
+        console.say("no run is live")
+        return
+    stop_run(engine, target.primary.container)
+    console.say(f"run {live} is ended")

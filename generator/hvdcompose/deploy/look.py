@@ -1,0 +1,196 @@
+"""Observe: ask all hosts at once, and put the answers together into a plan. Changes nothing on any host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hvdcompose.deploy.images import image_needs, settled_digest
+from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, reconcile
+from hvdcompose.deploy.target import Target
+from hvdcompose.doctor.rules import Facts, findings
+from hvdcompose.errors import HostError, HvdError, Refused
+from hvdcompose.hosts import process
+from hvdcompose.hosts.delivery import FILL, adopt_key, code_volume, launched
+from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.fanout import Outcome, errors, on_all, values
+from hvdcompose.hosts.images import ImageFacts, client_image, image_facts
+from hvdcompose.hosts.keys import ClusterKey, load_key
+from hvdcompose.hosts.observed import Container, EngineFacts, Observed, engine_facts, observe
+
+CLIENT_IMAGE = ""  # the name under which the client's own image is asked for, beside the hosts
+
+
+class HostsFailed(HvdError):
+    """Some hosts could not do what was asked; `errors` has one entry for each, in the order of cluster.yaml."""
+
+    def __init__(self, summary: str, errors: list[HostError]) -> None:
+        super().__init__(summary)
+        self.errors = errors
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything that was asked, and the plan that follows from it."""
+
+    observed: Mapping[str, Observed]
+    gone: Mapping[str, Observed]
+    key: ClusterKey
+    key_is_new: bool
+    image: str | None  # digest of the image that is meant, as far as it is known
+    plan: Plan
+    launch: Launch | None
+    history: frozenset[str] | None = None
+    unreachable_gone: Mapping[str, HostError] = field(default_factory=dict)
+
+    def container(self, host: str, service: str) -> Container | None:
+        """Return a service's container on a host, or None."""
+        return self.observed[host].service(service)
+
+
+@dataclass(frozen=True)
+class Details:
+    """What is asked of one host only when something is to be done there."""
+
+    engine: EngineFacts
+    image: ImageFacts | None
+    has_code: bool
+
+
+def must(outcomes: Mapping[str, Outcome[object]], doing: str) -> None:
+    """Raise HostsFailed when a host failed; every host's error is in it."""
+    failed = errors(outcomes)
+    if failed:
+        raise HostsFailed(f"{doing}: {len(failed)} of {len(outcomes)} hosts failed", failed)
+
+
+def look(target: Target, *, forced: bool = False, replace: bool = False, launches: bool = True) -> Seen:
+    """Return what stands and what is to be done. Raises HostsFailed, Refused.
+
+    forced: launch whether or not it ever ran (`run`); replace: a live run may be stopped; launches: False for none at all.
+    """
+    observed, gone, lost, client = _snapshots(target)
+    key, key_is_new = _find_key(target, observed)
+    image = client.digest if client and target.cluster.image.pull != "always" else _labelled_image(observed)
+    launch = target.launch(image, forced=forced) if launches else None
+    history = _history(target, observed, launch)
+    options = {"gone": gone, "replace": replace}
+    plan = reconcile(target.desired(key, image), observed, launch, history=history, **options)  # type: ignore[arg-type]
+    settled = plan.empty and not lost and target.cluster.image.pull != "always"
+    if settled and (not target.build or (client is not None and client.build == target.build)):
+        return Seen(observed, gone, key, key_is_new, image, plan, launch, history)
+    details = _details(target)
+    needs, image = _needs(target, client, details)
+    launch = target.launch(image, forced=forced) if launches else None
+    missing = [name for name, told in details.items() if target.code and not told.has_code]
+    plan = reconcile(
+        target.desired(key, image), observed, launch, history=history, images=needs, code_missing=missing, **options  # type: ignore[arg-type]
+    )
+    return Seen(observed, gone, key, key_is_new, image, plan, launch, history, lost)
+
+
+def _snapshots(target: Target) -> tuple[dict[str, Observed], dict[str, Observed], dict[str, HostError], ImageFacts | None]:
+    """Ask all hosts for their containers and the client for its image, at once."""
+    engines = {**target.engines, **{f"{name} (left cluster.yaml)": engine for name, engine in target.gone.items()}}
+
+    def ask(name: str) -> Observed | ImageFacts | None:
+        if name == CLIENT_IMAGE:
+            return client_image(target.cluster.image.name)
+        return observe(engines[name], target.cluster.name)
+
+    outcomes = on_all([*engines, CLIENT_IMAGE], ask)
+    must({name: outcomes[name] for name in target.engines}, "asking the hosts")
+    observed = {name: seen for name in target.engines if isinstance(seen := outcomes[name].value, Observed)}
+    gone, lost = {}, {}
+    for name in target.gone:
+        outcome = outcomes[f"{name} (left cluster.yaml)"]
+        if outcome.error is not None:
+            lost[name] = outcome.error
+        elif isinstance(outcome.value, Observed):
+            gone[name] = outcome.value
+    client = outcomes[CLIENT_IMAGE].value
+    return observed, gone, lost, client if isinstance(client, ImageFacts) else None
+
+
+def _find_key(target: Target, observed: Mapping[str, Observed]) -> tuple[ClusterKey, bool]:
+    """Return the client's key, else the one another client left on the primary, else a new one (True)."""
+    key = load_key(target.cluster)
+    if key is not None:
+        return key, False
+    if target.cluster.ssh.managed:
+        primary = target.primary
+        launcher = observed[primary.host].service("launcher")
+        name = launcher.name if launcher else None
+        engine = target.engines[primary.host]
+        key = adopt_key(engine, target.cluster.name, primary.image, name, target.cluster.ssh.volume)
+    return (key, True) if key is not None else (ClusterKey.generate(), True)
+
+
+def _labelled_image(observed: Mapping[str, Observed]) -> str | None:
+    """Return the image digest that all containers carry, or None when they differ or there are none."""
+    digests = {container.image_digest for seen in observed.values() for container in seen.containers if container.service != FILL}
+    return digests.pop() or None if len(digests) == 1 else None
+
+
+def _history(target: Target, observed: Mapping[str, Observed], launch: Launch | None) -> frozenset[str] | None:
+    """Return the launches that ever ran, asked for only where the launcher's container does not tell already."""
+    if launch is None or launch.forced:
+        return None
+    primary = target.primary
+    launcher = observed[primary.host].service("launcher")
+    if launcher is not None and launcher.launch == launch.digest and (launcher.live or launcher.exit_code == 0):
+        return None
+    engine = target.engines[primary.host]
+    return launched(engine, target.cluster.name, primary.image, launcher.name if launcher else None)
+
+
+def _details(target: Target) -> dict[str, Details]:
+    """Ask all hosts what matters before something is done. Raises HostsFailed, and Refused for what would stop a run."""
+    volume = code_volume(target.cluster.name, target.code_digest)
+
+    def ask(name: str) -> Details | str:
+        if name == CLIENT_IMAGE:
+            return compose_version()
+        engine = target.engines[name]
+        has_code = target.code is not None and engine.inspect("volume", volume) is not None
+        return Details(engine_facts(engine), image_facts(engine, target.cluster.image.name), has_code)
+
+    outcomes = on_all([*target.engines, CLIENT_IMAGE], ask)
+    must({name: outcomes[name] for name in target.engines}, "asking the hosts")
+    details = {name: told for name, told in values(outcomes).items() if isinstance(told, Details)}
+    facts = Facts(
+        compose=str(outcomes[CLIENT_IMAGE].value or ""),
+        engines={name: told.engine for name, told in details.items()},
+        contexts={name: plan.context for name, plan in target.plans.items()},
+    )
+    refuse(facts)
+    return details
+
+
+def refuse(facts: Facts) -> None:
+    """Raise Refused with every finding and its remedy."""
+    found = findings(facts)
+    if found:
+        remedies = "\n".join(dict.fromkeys(finding.remedy for finding in found))
+        raise Refused("\n".join(str(finding) for finding in found), hint=remedies)
+
+
+def compose_version() -> str:
+    """Return the version of this machine's `docker compose`, "" when it has none."""
+    answer = process.run(["docker", "compose", "version", "--short"], deadline=20)
+    return answer.out.strip() if answer.ok else ""
+
+
+def _needs(target: Target, client: ImageFacts | None, details: Mapping[str, Details]) -> tuple[ImageNeeds, str | None]:
+    """Return how the hosts get the image, and its digest where that is known before they have it."""
+    images = {name: told.image for name, told in details.items()}
+    machines = {name: told.engine.architecture for name, told in details.items()}
+    needs = image_needs(target.cluster.image, client, images, machines, wanted_build=target.build)
+    if needs.build or needs.pull:
+        return needs, None
+    return needs, client.digest if client else settled_digest(None, images)
+
+
+def engine_of(target: Target, name: str) -> Engine:
+    """Return the engine of a host, also of one that left cluster.yaml."""
+    return target.engines.get(name) or target.gone[name]

@@ -1,0 +1,292 @@
+"""Act: carry a plan out, phase by phase, on all hosts at once. Decides nothing that `reconcile` could have decided."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from hvdcompose.deploy.look import HostsFailed, Seen, must
+from hvdcompose.deploy.reconcile import Action
+from hvdcompose.deploy.target import Target
+from hvdcompose.errors import HostError, HvdError, Refused
+from hvdcompose.hosts import composefiles, images
+from hvdcompose.hosts.delivery import FILL, drop_half_filled, drop_keys, fill_code, prune_code
+from hvdcompose.hosts.engine import ACT_SECONDS, Engine
+from hvdcompose.hosts.fanout import on_all, values
+from hvdcompose.hosts.gpus import try_gpus
+from hvdcompose.hosts.keys import keys_digest, keys_tar, save_key
+from hvdcompose.hosts.ssh_folder import faults, look, strangers
+from hvdcompose.stack.launch import horovodrun
+
+READY_SECONDS = 30.0
+STOP_SECONDS = 60.0
+LOG_LINES = "20"
+
+
+class Reporter(Protocol):
+    """Where the progress of long work goes; `cli/` prints it."""
+
+    def host(self, host: str, text: str) -> None:
+        """Tell what happens on a host."""
+
+
+def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
+    """Carry out the plan; return the id of the run that was launched, or None.
+
+    Raises HostsFailed with every host's error; Refused for a live run, GPUs or an ssh folder that will not do.
+    """
+    plan = seen.plan
+    refuse_disturbance(seen)
+    composefiles.write_all(target.root, target.cluster.name, target.texts)
+    _remove_gone(target, seen, report)
+    if plan.empty:
+        return None
+    if seen.key_is_new:
+        save_key(target.cluster, seen.key)
+    _stop_live(target, seen, report)
+    image = _deliver_image(target, seen, report)
+    _refuse_what_cannot_start(target, seen)
+    _deliver_code(target, seen, report)
+    _remove_leftovers(target, seen)
+    _start_workers(target, seen, image, report)
+    run = _launch(target, seen, image, report) if _is_launched(target, seen, image) else None
+    if target.code is not None:
+        on_all(target.engines, lambda name: prune_code(target.engines[name], target.cluster.name, target.code_digest))
+    return run
+
+
+def _is_launched(target: Target, seen: Seen, image: str) -> bool:
+    """Tell whether the planned launch still is one, now that the image is known: it may turn out to have run before."""
+    if not seen.plan.hosts(Action.LAUNCH) or seen.launch is None:
+        return False
+    return seen.launch.forced or target.launch(image).digest not in (seen.history or ())
+
+
+def refuse_disturbance(seen: Seen) -> None:
+    """Raise Refused when the plan would disturb a live run."""
+    if seen.plan.disturbs:
+        steps = "\n".join(f"  {step}" for step in seen.plan.disturbs)
+        raise Refused(
+            f"run {seen.plan.live} is live, and this would disturb it:\n{steps}",
+            hint="wait for its end (hvdcompose logs -f), end it (hvdcompose stop), or say --replace to end it and go on",
+        )
+
+
+def refuse_live(seen: Seen, why: str) -> None:
+    """Raise Refused while a run is live."""
+    if seen.plan.live:
+        raise Refused(f"run {seen.plan.live} is live: {why}", hint="wait for its end (hvdcompose logs -f) or end it (hvdcompose stop)")
+
+
+def _remove_gone(target: Target, seen: Seen, report: Reporter) -> None:
+    """Take the containers off hosts that left cluster.yaml, then delete their folder."""
+
+    def remove(name: str) -> None:
+        target.gone[name].down([composefiles.compose_file(target.root, name)], target.cluster.name, volumes=False)
+        composefiles.remove_host(target.root, name)
+        report.host(name, "removed: it left cluster.yaml")
+
+    outcomes = on_all(seen.gone, remove)
+    must(outcomes, "removing from the hosts that left cluster.yaml")
+
+
+def _stop_live(target: Target, seen: Seen, report: Reporter) -> None:
+    for name in seen.plan.hosts(Action.STOP_RUN):
+        report.host(name, f"stopping run {seen.plan.live}")
+        stop_run(target.engines[name], target.primary.container)
+
+
+def stop_run(engine: Engine, container: str) -> None:
+    """End the launcher; it ends all ranks before it goes. Raises HostError."""
+    engine.call("stop", "--time", "30", container, doing="stopping the run", deadline=STOP_SECONDS)
+
+
+def _deliver_image(target: Target, seen: Seen, report: Reporter) -> str:
+    """Build, pull and send as planned; return the digest of the image that all hosts now have."""
+    plan, image = seen.plan, target.cluster.image
+    if plan.hosts(Action.BUILD_IMAGE):
+        assert image.build is not None
+        report.host("this machine", f"building {image.name}")
+        images.build(image.name, target.base / image.build, image.args, target.build, lambda line: report.host("this machine", line))
+    client = images.client_image(image.name)
+
+    def deliver(name: str) -> None:
+        engine = target.engines[name]
+        if name in plan.hosts(Action.PULL_IMAGE):
+            report.host(name, f"pulling {image.name}")
+            images.pull(engine, image.name)
+        elif client is None:
+            raise HostError(name, f"cannot send {image.name}: this machine has it no more")
+        else:
+            report.host(name, f"image {image.name}, {client.size / 1e9:.2f} GB, is sent")
+            images.send(engine, image.name, client.size, lambda text: report.host(name, text))
+            report.host(name, "image is there")
+
+    changed = plan.hosts(Action.PULL_IMAGE, Action.SEND_IMAGE)
+    must(on_all(changed, deliver), "delivering the image")
+    if seen.image is not None and not changed:
+        return seen.image
+    return _common_digest(target)
+
+
+def _common_digest(target: Target) -> str:
+    """Return the digest of the image on all hosts. Raises HostsFailed where one lacks it, HvdError where they differ."""
+    outcomes = on_all(target.engines, lambda name: images.image_facts(target.engines[name], target.cluster.image.name))
+    must(outcomes, "asking for the image")
+    found = {name: outcome.value.digest if outcome.value else "none" for name, outcome in outcomes.items()}
+    if len(set(found.values())) > 1 or "none" in found.values():
+        told = "\n".join(f"{name}: {digest}" for name, digest in found.items())
+        raise HvdError(f"the hosts do not have one and the same {target.cluster.image.name}:\n{told}", hint="hvdcompose apply")
+    return next(iter(found.values()))
+
+
+def _changing(seen: Seen) -> tuple[str, ...]:
+    """Return the hosts where a container is made."""
+    return seen.plan.hosts(Action.CREATE, Action.RECREATE, Action.LAUNCH)
+
+
+def _refuse_what_cannot_start(target: Target, seen: Seen) -> None:
+    """Try GPUs and look into the user's ssh folder before anything starts anywhere. Raises HostsFailed, Refused."""
+    with_gpus = [name for name in _changing(seen) if target.plans[name].gpus.kind != "none"]
+    outcomes = on_all(with_gpus, lambda name: try_gpus(target.engines[name], target.cluster.image.name, target.plans[name].gpus))
+    must(outcomes, "trying the GPUs")
+    _refuse_uncounted(target, values(outcomes))
+    if not target.cluster.ssh.managed:
+        _refuse_ssh_folder(target)
+
+
+def _refuse_uncounted(target: Target, counted: Mapping[str, int]) -> None:
+    """`gpus: all` without slots means one rank a host; with more GPUs the user has to say what is meant."""
+    unsaid = {name: number for name, number in counted.items() if number > 1 and not target.host(name).slots_given and target.host(name).gpus.kind == "all"}
+    if unsaid:
+        told = "\n".join(f"hosts.{name}: `gpus: all` gives {number} GPUs, and `slots` does not say how many ranks use them" for name, number in unsaid.items())
+        raise Refused(told, hint="; ".join(f"hosts.{name}: slots: {number}" for name, number in unsaid.items()))
+
+
+def _refuse_ssh_folder(target: Target) -> None:
+    folder = target.cluster.ssh.volume
+    outcomes = on_all(target.engines, lambda name: look(target.engines[name], target.cluster.image.name, folder))
+    must(outcomes, "looking into the ssh folder")
+    files = values(outcomes)
+    told = [
+        f"{name}: {fault}" for name, entries in files.items() for fault in faults(folder, entries, launches=name == target.primary.host)
+    ]
+    told += [
+        f"{name}: {folder}/authorized_keys has none of the keys that {target.primary.host} offers"
+        for name, entries in files.items()
+        if name != target.primary.host and strangers(files[target.primary.host], entries)
+    ]
+    if told:
+        raise Refused("\n".join(told), hint="or let hvdcompose keep the keys: name a volume in `ssh.volume` instead of a path")
+
+
+def _deliver_code(target: Target, seen: Seen, report: Reporter) -> None:
+    code = target.code
+    if code is None:
+        return
+
+    def deliver(name: str) -> None:
+        engine, cluster = target.engines[name], target.cluster
+        helpers = {c.id: c.code for c in seen.observed[name].containers if c.service == FILL}
+        drop_half_filled(engine, cluster.name, helpers)
+        if fill_code(engine, cluster.name, cluster.image.name, code):
+            report.host(name, f"code {code.name} {code.digest} is there")
+
+    needy = dict.fromkeys((*seen.plan.hosts(Action.SEND_CODE), *_changing(seen)))
+    must(on_all(needy, deliver), "sending the code")
+
+
+def _remove_leftovers(target: Target, seen: Seen) -> None:
+    """Remove the containers of the other role: a launcher on a host that is now a secondary, or the reverse."""
+
+    def remove(name: str) -> None:
+        role = target.plans[name].role
+        for container in seen.observed[name].containers:
+            if container.service not in (role, FILL):
+                target.engines[name].call("rm", "--force", container.id, doing="removing a container", deadline=ACT_SECONDS)
+
+    must(on_all([name for name in seen.plan.hosts(Action.REMOVE) if name in target.plans], remove), "removing containers")
+
+
+def _write_env(target: Target, seen: Seen, name: str, image: str, **more: str) -> None:
+    """Write what Compose puts into the labels of a host's container."""
+    variables = {"HVD_KEYS": keys_digest(target.cluster, target.host(name), seen.key), "HVD_IMAGE": image, **more}
+    if target.code is not None:
+        variables["HVD_CODE"] = target.code_digest
+    composefiles.write_env(target.root, name, variables)
+
+
+def _start(target: Target, seen: Seen, name: str, files: Iterable[str] = (composefiles.COMPOSE,)) -> None:
+    """Make and start a host's container; its volumes are filled before it starts, unless they hold these keys already."""
+    engine, plan = target.engines[name], target.plans[name]
+    before = seen.container(name, plan.role)
+    paths = [target.root / name / file for file in files]
+    wanted = keys_digest(target.cluster, target.host(name), seen.key)
+    if before is not None and before.keys == wanted and before.state != "created":
+        engine.up(paths, plan.cluster, start=True, recreate=True)
+        return
+    if before is not None and before.keys != wanted:
+        volumes = [f"{plan.cluster}-host", *([plan.ssh_volume] if plan.ssh_managed else [])]
+        drop_keys(engine, before.id, tuple(volumes))
+    engine.up(paths, plan.cluster, start=False)
+    engine.put(plan.container, keys_tar(target.cluster, target.host(name), seen.key))
+    engine.call("start", plan.container, doing="starting the container", deadline=ACT_SECONDS)
+
+
+def _start_workers(target: Target, seen: Seen, image: str, report: Reporter) -> None:
+    """Start all workers at once and wait until each serves ssh; a failed one is removed, the others stay."""
+
+    def start(name: str) -> None:
+        _write_env(target, seen, name, image)
+        container = target.plans[name].container
+        engine = target.engines[name]
+        try:
+            _start(target, seen, name)
+            engine.call("exec", container, "/hvd/worker", "ready", doing="waiting for its worker", deadline=READY_SECONDS)
+        except HostError as error:
+            raise _with_log(engine, container, error) from None
+        report.host(name, "worker is ready")
+
+    names = seen.plan.hosts(Action.CREATE, Action.RECREATE)
+    outcomes = on_all(names, start)
+    failed = [outcome.error for outcome in outcomes.values() if outcome.error is not None]
+    if failed:
+        raise HostsFailed(f"not launched: {len(failed)} of {len(names)} workers did not start", failed)
+
+
+def _with_log(engine: Engine, container: str, error: HostError) -> HostError:
+    """Return the error with the failed container's last lines, and remove that container."""
+    try:
+        log = engine.ask("logs", "--tail", LOG_LINES, container)
+        engine.ask("rm", "--force", container)
+    except HostError:
+        return error
+    lines = (log.out + log.err).strip() if log.ok else ""
+    told = [line.removeprefix("hvdcompose: ") for line in lines.splitlines() if line.startswith("hvdcompose: ")]
+    message = told[-1] if told else error.message
+    return HostError(engine.host, message, hint=error.hint, output=lines or error.output)
+
+
+def new_run_id() -> str:
+    """Return the name of a new run: UTC time, to sort by, and three hex digits against a collision."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)[:3]}"
+
+
+def _launch(target: Target, seen: Seen, image: str, report: Reporter) -> str:
+    """Start the launcher; return the run's id. Raises HostsFailed with the launcher's last lines."""
+    plan, run = target.primary, new_run_id()
+    files = [composefiles.COMPOSE]
+    if target.adhoc:
+        composefiles.write_command(target.root, plan.host, horovodrun(target.cluster))
+        files.append(composefiles.COMMAND)
+    launch = "" if target.adhoc else target.launch(image).digest
+    _write_env(target, seen, plan.host, image, HVD_LAUNCH=launch, HVD_RUN=run)
+    engine = target.engines[plan.host]
+    try:
+        _start(target, seen, plan.host, files)
+    except HostError as error:
+        raise HostsFailed("not launched", [_with_log(engine, plan.container, error)]) from None
+    report.host(plan.host, f"launched run {run}")
+    return run

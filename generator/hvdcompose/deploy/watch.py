@@ -1,0 +1,70 @@
+"""Follow a run and read logs: streams of lines, reconnected where the way to the host breaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hvdcompose.errors import HostError
+from hvdcompose.hosts.delivery import result_of
+from hvdcompose.hosts.engine import Engine
+
+RECONNECT_SECONDS = 2.0
+GIVE_UP_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a launcher's container ended; `result` is what it recorded, None when it never launched or was killed."""
+
+    code: int
+    oom_killed: bool
+    result: dict[str, object] | None
+
+
+def split_stamp(line: str) -> tuple[str, str]:
+    """Return (RFC 3339 timestamp, text) of a line of `docker logs --timestamps`; ("", line) for a line without one."""
+    stamp, blank, text = line.partition(" ")
+    return (stamp, text) if blank and stamp[:4].isdigit() and "T" in stamp else ("", line)
+
+
+def follow(engine: Engine, container: str) -> Iterator[str]:
+    """Yield the lines of a container until it ends. Raises HostError as `follow_stamped` does."""
+    for _, text in follow_stamped(engine, container):
+        yield text
+
+
+def follow_stamped(engine: Engine, container: str, *, tail: str = "all") -> Iterator[tuple[str, str]]:
+    """Yield (timestamp, line) of a container until it ends; when the stream breaks, go on after the last line seen.
+
+    Raises HostError when the host cannot be reached for 60 s.
+    """
+    last, lost_at = "", 0.0
+    while True:
+        for line in engine.logs(container, follow=True, since=last or None, tail=tail if not last else "all"):
+            stamp, text = split_stamp(line)
+            if stamp and stamp <= last:
+                continue  # `--since` includes the line it names
+            last, lost_at = stamp or last, 0.0
+            yield stamp, text
+        try:
+            state = engine.inspect("container", container)
+        except HostError:
+            lost_at = lost_at or time.monotonic()
+            if time.monotonic() - lost_at > GIVE_UP_SECONDS:
+                raise
+            time.sleep(RECONNECT_SECONDS)
+            continue
+        if state is None or not state["State"]["Running"]:
+            return
+        time.sleep(RECONNECT_SECONDS / 10)
+
+
+def ended(engine: Engine, container: str, run: str) -> Ended:
+    """Return how the launcher ended. Raises HostError."""
+    told = engine.inspect("container", container)
+    if told is None:
+        raise HostError(engine.host, f"the launcher of run {run} is gone: removed, or replaced by another run")
+    state = told["State"]
+    return Ended(int(state["ExitCode"]), bool(state.get("OOMKilled")), result_of(engine, container, run))

@@ -1,0 +1,81 @@
+"""Docker contexts: where they lead, and whether anybody is there, asked quickly and before Docker's long waits."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from hvdcompose.errors import HvdError
+from hvdcompose.hosts import process
+
+CONNECT_SECONDS = 5.0  # docker itself waits 15 to 35 s for a dead ssh host
+
+
+def endpoints() -> dict[str, str]:
+    """Return {context: endpoint URL} of this machine. Raises HvdError where there is no docker CLI."""
+    try:
+        listed = process.run(["docker", "context", "ls", "--format", "{{json .}}"], deadline=20)
+    except FileNotFoundError:
+        raise HvdError("there is no docker command on this machine", hint="install the Docker CLI and Compose") from None
+    rows = [json.loads(line) for line in listed.out.splitlines() if line.startswith("{")]
+    return {str(row["Name"]): str(row.get("DockerEndpoint", "")) for row in rows}
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where an ssh:// endpoint really leads, after ~/.ssh/config; `proxied` when it goes through another host."""
+
+    address: str
+    port: int
+    proxied: bool
+
+
+def ssh_route(url: str) -> Route:
+    """Return the route of an ssh:// endpoint, as `ssh -G` resolves it."""
+    parts = urlsplit(url)
+    words = ["ssh", "-G", *(["-p", str(parts.port)] if parts.port else []), parts.hostname or ""]
+    answer = process.run(words, deadline=5)
+    fields = dict(line.split(" ", 1) for line in answer.out.splitlines() if " " in line)
+    proxied = any(fields.get(name, "none") != "none" for name in ("proxyjump", "proxycommand"))
+    return Route(fields.get("hostname", parts.hostname or ""), int(fields.get("port", parts.port or 22)), proxied)
+
+
+def unreachable(url: str, seconds: float = CONNECT_SECONDS) -> str | None:
+    """Return why nobody answers at an endpoint, or None when somebody does or when it cannot be told from here."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return _try_unix(parts.path, seconds)
+    if parts.scheme == "tcp":
+        return _try_tcp(parts.hostname or "", parts.port or 2375, seconds, banner=False)
+    if parts.scheme == "ssh":
+        route = ssh_route(url)
+        return None if route.proxied else _try_tcp(route.address, route.port, seconds, banner=True)
+    return None
+
+
+def _try_unix(path: str, seconds: float) -> str | None:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(seconds)
+        try:
+            probe.connect(path)
+        except PermissionError:
+            return "you may not use its Docker socket"
+        except OSError as error:
+            return f"its Docker engine does not answer at {path}: {error.strerror or error}"
+    return None
+
+
+def _try_tcp(address: str, port: int, seconds: float, *, banner: bool) -> str | None:
+    try:
+        with socket.create_connection((address, port), timeout=seconds) as probe:
+            if banner and not probe.recv(64):
+                return f"{address}:{port} closes the connection before it says it is ssh"
+    except TimeoutError:
+        return f"no answer from {address}:{port} within {seconds:.0f} s: it is off, frozen, or cut off"
+    except socket.gaierror:
+        return f"the name {address} of its Docker context does not resolve"
+    except OSError as error:
+        return f"{address}:{port}: {error.strerror or error}"
+    return None

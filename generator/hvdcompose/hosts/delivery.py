@@ -1,0 +1,106 @@
+"""What a host's volumes get before its container starts: keys and code. And the way back: files of the last launcher."""
+
+from __future__ import annotations
+
+import json
+
+from hvdcompose.errors import HostError
+from hvdcompose.hosts.code import Code
+from hvdcompose.hosts.engine import ACT_SECONDS, Engine
+from hvdcompose.hosts.keys import KEY_FILE, ClusterKey, key_in_tar
+from hvdcompose.hosts.tars import file_of, files_of
+from hvdcompose.stack.plan import RUNS_TARGET, SSH_TARGET
+
+FILL = "fill"  # service label of the helper that fills the code volume: seen on a host, the volume may be half full
+LAUNCHED = f"{RUNS_TARGET}/launched"
+
+
+def code_volume(cluster: str, digest: str) -> str:
+    """Return the name of the volume of one version of the code; a volume is filled once and never changed."""
+    return f"{cluster}-code-{digest}"
+
+
+def _helper(engine: Engine, cluster: str, image: str, service: str, *options: str) -> str:
+    """Make a container that is never started, labelled so that `down` and the next snapshot know it; return its id."""
+    labels = ("--label", f"com.docker.compose.project={cluster}", "--label", f"com.docker.compose.service={service}")
+    words = ("create", "--pull", "never", "--entrypoint", "true", *labels, *options, image)
+    return engine.call(*words, doing="making a helper container", deadline=ACT_SECONDS).strip()
+
+
+def _remove(engine: Engine, container: str) -> None:
+    engine.call("rm", "--force", container, doing="removing a container", deadline=ACT_SECONDS)
+
+
+def fill_code(engine: Engine, cluster: str, image: str, code: Code) -> bool:
+    """Make and fill the volume of this version of the code; return False where the host has it. Raises HostError."""
+    volume = code_volume(cluster, code.digest)
+    if engine.inspect("volume", volume) is not None:
+        return False
+    labels = ("--label", f"com.docker.compose.project={cluster}", "--label", "com.docker.compose.volume=code")
+    engine.call("volume", "create", *labels, volume, doing="making the code volume")
+    mark = ("--label", f"hvdcompose.code={code.digest}", "-v", f"{volume}:/hvd/code")
+    helper = _helper(engine, cluster, image, FILL, *mark)
+    engine.put(helper, code.tar())
+    _remove(engine, helper)
+    return True
+
+
+def drop_half_filled(engine: Engine, cluster: str, helpers: dict[str, str]) -> None:
+    """Remove the helpers ({container id: code digest}) an interrupted client left, and the volumes they were filling."""
+    for helper, digest in helpers.items():
+        _remove(engine, helper)
+        if digest:
+            engine.ask("volume", "rm", code_volume(cluster, digest))
+
+
+def prune_code(engine: Engine, cluster: str, keep: str) -> None:
+    """Remove the volumes of other versions of the code; those still in use stay."""
+    labels = ("--filter", f"label=com.docker.compose.project={cluster}", "--filter", "label=com.docker.compose.volume=code")
+    listed = engine.ask("volume", "ls", "--quiet", *labels)
+    old = [name for name in listed.out.split() if name.startswith(f"{cluster}-code-") and name != code_volume(cluster, keep)]
+    if old:
+        engine.ask("volume", "rm", *old)
+
+
+def drop_keys(engine: Engine, container: str, volumes: tuple[str, ...]) -> None:
+    """Remove a container and the volumes that hold keys which are no longer the cluster's. Raises HostError."""
+    _remove(engine, container)
+    for volume in volumes:
+        completed = engine.ask("volume", "rm", "--force", volume)
+        if not completed.ok:
+            raise engine.fail(completed, f"removing the volume {volume} with the old keys", ACT_SECONDS)
+
+
+def _read(engine: Engine, cluster: str, image: str, container: str | None, volume: str, target: str, path: str) -> bytes | None:
+    """Return the tar of a path in a volume, through the container that has it or a helper; None when it is not there."""
+    if container is not None:
+        return engine.get(container, path)
+    if engine.inspect("volume", volume) is None or engine.inspect("image", image) is None:
+        return None
+    helper = _helper(engine, cluster, image, "read", "-v", f"{volume}:{target}")
+    try:
+        return engine.get(helper, path)
+    finally:
+        _remove(engine, helper)
+
+
+def adopt_key(engine: Engine, cluster: str, image: str, container: str | None, volume: str) -> ClusterKey | None:
+    """Return the key that another client left on the primary, or None. Raises HostError."""
+    tar = _read(engine, cluster, image, container, volume, SSH_TARGET, f"{SSH_TARGET}/{KEY_FILE}")
+    return key_in_tar(tar) if tar else None
+
+
+def launched(engine: Engine, cluster: str, image: str, container: str | None) -> frozenset[str]:
+    """Return the digests of all launches that ever ran, as the launcher recorded them. Raises HostError."""
+    tar = _read(engine, cluster, image, container, f"{cluster}-runs", RUNS_TARGET, LAUNCHED)
+    return frozenset(name.rpartition("/")[2] for name in files_of(tar)) if tar else frozenset()
+
+
+def result_of(engine: Engine, container: str, run: str) -> dict[str, object] | None:
+    """Return what the launcher recorded of a run that ended, or None. Raises HostError."""
+    tar = engine.get(container, f"{RUNS_TARGET}/{run}/result.json")
+    text = file_of(tar) if tar else None
+    try:
+        return dict(json.loads(text)) if text else None
+    except ValueError:
+        raise HostError(engine.host, f"the record of run {run} cannot be read") from None

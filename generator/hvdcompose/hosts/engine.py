@@ -1,0 +1,133 @@
+"""One host's Docker engine, through its context. Every call has a deadline and fails as one HostError."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hvdcompose.errors import HostError
+from hvdcompose.hosts import contexts, process
+from hvdcompose.hosts.explain import explain
+
+if TYPE_CHECKING:
+    from python_on_whales import DockerClient
+
+ASK_SECONDS = 20.0  # for a question the engine answers from memory
+ACT_SECONDS = 120.0  # for what makes or removes containers
+CLIENT = "default"  # the context of this machine's own engine
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine behind a Docker context; `endpoint` is where the context leads, None when there is no such context."""
+
+    host: str
+    context: str
+    endpoint: str | None = ""
+
+    def words(self, *words: str) -> list[str]:
+        """Return a docker command for this engine."""
+        return ["docker", "--context", self.context, *words]
+
+    def fail(self, completed: process.Completed, doing: str, seconds: float) -> HostError:
+        """Return the error for a command that failed."""
+        if completed.timed_out:
+            return HostError(self.host, f"{doing}: no answer within {seconds:.0f} s", hint="is the host frozen or overloaded?")
+        message, hint = explain(completed.err or completed.out)
+        return HostError(self.host, f"{doing}: {message}", hint=hint, output=completed.tail)
+
+    def reach(self) -> None:
+        """Raise HostError quickly when nobody answers where the context leads."""
+        if self.endpoint is None:
+            message, hint = explain(f'context "{self.context}" does not exist')
+            raise HostError(self.host, message, hint=hint)
+        why = contexts.unreachable(self.endpoint)
+        if why:
+            raise HostError(self.host, why, hint=f"docker --context {self.context} version")
+
+    def call(self, *words: str, doing: str, deadline: float = ASK_SECONDS, stdin: bytes | None = None) -> str:
+        """Run a docker command; return its stdout. Raises HostError."""
+        completed = process.run(self.words(*words), deadline=deadline, stdin=stdin)
+        if not completed.ok:
+            raise self.fail(completed, doing, deadline)
+        return completed.out
+
+    def ask(self, *words: str, deadline: float = ASK_SECONDS) -> process.Completed:
+        """Run a docker command whose failure is an answer too. Raises HostError only when its deadline passes."""
+        completed = process.run(self.words(*words), deadline=deadline)
+        if completed.timed_out:
+            raise self.fail(completed, f"docker {words[0]}", deadline)
+        return completed
+
+    def inspect(self, kind: str, name: str) -> dict[str, Any] | None:
+        """Return the raw JSON of an object, or None when the engine has none of that name. Raises HostError."""
+        completed = self.ask(kind, "inspect", name)
+        if completed.ok:
+            found = json.loads(completed.out)
+            return dict(found[0]) if found else None
+        if "no such" in completed.err.lower() or "not found" in completed.err.lower():
+            return None
+        raise self.fail(completed, f"docker {kind} inspect {name}", ASK_SECONDS)
+
+    def put(self, container: str, tar: bytes) -> None:
+        """Unpack a tar at / of a container, its volumes included. Raises HostError."""
+        self.call("cp", "-a", "-", f"{container}:/", doing="sending files", deadline=ACT_SECONDS, stdin=tar)
+
+    def get(self, container: str, path: str) -> bytes | None:
+        """Return the tar of a path in a container, or None when it is not there. Raises HostError."""
+        completed, data = process.run_bytes(self.words("cp", f"{container}:{path}", "-"), deadline=ACT_SECONDS)
+        if completed.ok:
+            return data
+        if "could not find the file" in completed.err.lower() or "no such" in completed.err.lower():
+            return None
+        raise self.fail(completed, f"reading {path}", ACT_SECONDS)
+
+    def logs(self, container: str, *, follow: bool = False, since: str | None = None, tail: str = "all") -> Iterator[str]:
+        """Yield a container's log lines, each with Docker's RFC 3339 timestamp in front."""
+        options = [*(["--follow"] if follow else []), *(["--since", since] if since else [])]
+        return process.lines(self.words("logs", "--timestamps", "--tail", tail, *options, container))
+
+    def compose(self, files: Sequence[Path], project: str, *, deadline: float) -> DockerClient:
+        """Return python-on-whales' client for this host's Compose file, with a deadline on every call of it."""
+        from python_on_whales import DockerClient  # 0.1 s to import: only where something is done
+
+        process.refuse_when_stopping()
+        guard = ["timeout", "-k", f"{process.KILL_AFTER_SECONDS:.0f}", f"{deadline:.0f}"]
+        return DockerClient(
+            context=self.context,
+            compose_files=list(files),
+            compose_project_name=project,
+            client_call=["env", *process.unset_words(os.environ), *guard, "docker"],
+        )
+
+    def up(self, files: Sequence[Path], project: str, *, start: bool, recreate: bool = False, deadline: float = ACT_SECONDS) -> None:
+        """`docker compose up -d` for a host's file, without start `up --no-start`. Raises HostError with Compose's last lines."""
+        from python_on_whales.exceptions import DockerException
+
+        client = self.compose(files, project, deadline=deadline)
+        try:
+            client.compose.up(
+                detach=start, start=start, force_recreate=recreate, remove_orphans=True, pull="never", quiet=True, color=False
+            )
+        except DockerException as error:
+            raise self._compose_error(error, "starting the container" if start else "making the container", deadline) from None
+
+    def down(self, project: str, *, volumes: bool, deadline: float = ACT_SECONDS) -> None:
+        """`docker compose down` for a project, by its labels alone: no file is needed. Raises HostError."""
+        from python_on_whales.exceptions import DockerException
+
+        client = self.compose([], project, deadline=deadline)
+        try:
+            client.compose.down(remove_orphans=True, volumes=volumes, quiet=True)
+        except DockerException as error:
+            raise self._compose_error(error, "removing the containers", deadline) from None
+
+    def _compose_error(self, error: Any, doing: str, deadline: float) -> HostError:
+        text = error.stderr or ""
+        text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        timed_out = error.return_code in (124, 137)  # of `timeout`: its deadline, its SIGKILL
+        return self.fail(process.Completed(error.return_code, "", text, timed_out=timed_out), doing, deadline)

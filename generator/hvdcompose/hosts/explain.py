@@ -1,0 +1,110 @@
+"""What Docker, Compose and ssh say when they fail, put into one sentence with what to do. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Known:
+    """A failure that is recognised by its text; `{0}` in the sentences is the pattern's first group."""
+
+    pattern: str
+    message: str
+    hint: str | None = None
+
+
+KNOWN = (
+    Known(
+        r'context "?([^"\s:]+)"?(?:": | )?(?:: context not found|not found|does not exist)',
+        "there is no Docker context {0} on this machine",
+        "docker context create {0} --docker host=ssh://USER@HOST",
+    ),
+    Known(r"Host key verification failed", "ssh does not know the host's key", "log in to it once with ssh, then try again"),
+    Known(
+        r"Permission denied \((?:publickey|password)",
+        "ssh refuses the login of this Docker context",
+        "`ssh -o BatchMode=yes USER@HOST true` must work without a question: load the key into an agent, or add it there",
+    ),
+    Known(r"Could not resolve hostname ([^:\s]+)", "the name {0} of its Docker context does not resolve"),
+    Known(
+        r"kex_exchange_identification|Session open refused by peer",
+        "its sshd refused one more session (MaxStartups or MaxSessions), the engine itself may be well",
+        "try again, or raise MaxStartups and MaxSessions in its sshd_config",
+    ),
+    Known(r"port (\d+): Connection refused", "nothing listens on its ssh port {0}: the machine is up, its sshd is not"),
+    Known(r"No route to host", "no route to the host: it is off, or on another network"),
+    Known(r"Connection timed out|i/o timeout|Operation timed out", "no answer: the host is off, or a firewall drops the packets"),
+    Known(
+        r"docker: (?:command )?not found|exit status 127",
+        "docker is not on the PATH of an ssh session there",
+        "`ssh USER@HOST docker version` must work",
+    ),
+    Known(
+        r"permission denied while trying to connect to the Docker daemon|dial unix [^:]+: connect: permission denied",
+        "the user of its Docker context may not use the Docker socket",
+        "add the user to the group docker on that host, and log in anew",
+    ),
+    Known(
+        r"Cannot connect to the Docker daemon|connect: connection refused|connect: no such file or directory",
+        "its Docker engine does not answer: it is not running",
+        "on that host: systemctl start docker",
+    ),
+    Known(
+        r'could not select device driver "nvidia"',
+        "its Docker engine has no NVIDIA GPU runtime",
+        "install the NVIDIA Container Toolkit there and restart docker; `gpus: none` runs without GPUs",
+    ),
+    Known(
+        r'could not select device driver "cdi"',
+        "its Docker engine does not know CDI: that takes engine 25 or later with the feature switched on",
+        'on that host: {{"features": {{"cdi": true}}}} in /etc/docker/daemon.json, then restart docker',
+    ),
+    Known(
+        r"unresolvable CDI devices ([^\s\"]+)",
+        "its Docker engine knows no CDI device {0}",
+        "on that host: nvidia-ctk cdi list; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+    ),
+    Known(r"unsatisfied condition: ([^,\s]+)", "the image needs {0}, the host's GPU driver is older", "update the driver there"),
+    Known(
+        r"nvidia-container-cli: device error: ([^:]+): unknown device|unknown device",
+        "it has no such GPU: {0}",
+        "on that host: nvidia-smi -L lists its GPUs",
+    ),
+    Known(
+        r"no space left on device",
+        "its disk is full",
+        "on that host: docker system df shows what takes the space, docker system prune frees it",
+    ),
+    Known(r"No such image: (\S+)", "it has no image {0}"),
+    Known(
+        r"(?:bind source path does not exist|bind mount source path does not exist|mountpoint for .* not found): (\S+)",
+        "it has no folder {0}, which cluster.yaml mounts",
+        "make it on that host, or change the volume in cluster.yaml",
+    ),
+    Known(
+        r"error setting rlimits|operation not permitted.*rlimit|setting rlimit",
+        "its engine may not set the ulimits of cluster.yaml",
+        "lower or drop `ulimits` for this host",
+    ),
+    Known(r"pull access denied|authentication required|unauthorized", "the registry refuses to give the image", "docker login"),
+    Known(r"no matching manifest for (\S+)", "the image is not made for its architecture ({0})"),
+    Known(r"exec format error", "the image is made for another architecture"),
+    Known(
+        r"exec: \"?([^\":]+)\"?: (?:stat [^:]+: no such file|executable file not found)",
+        "the image has no {0}",
+        "the image needs Python 3, Horovod and OpenSSH",
+    ),
+)  # fmt: skip
+
+
+def explain(text: str) -> tuple[str, str | None]:
+    """Return (sentence, hint) for what a command wrote when it failed; its own last line where nothing is known."""
+    for known in KNOWN:
+        found = re.search(known.pattern, text, re.IGNORECASE | re.DOTALL if "rlimit" in known.pattern else re.IGNORECASE)
+        if found:
+            groups = [group or "" for group in found.groups()] or [""]
+            return known.message.format(*groups), known.hint.format(*groups) if known.hint else None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[-1] if lines else "it failed without a word"), None

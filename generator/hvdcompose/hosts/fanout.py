@@ -1,0 +1,65 @@
+"""The only threads: one function on many hosts at once, every result kept."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from hvdcompose.errors import HostError
+from hvdcompose.hosts import process
+
+T = TypeVar("T")
+AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What a host gave: a value, or the error that says why not."""
+
+    value: T | None = None
+    error: HostError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True when the host did it."""
+        return self.error is None
+
+
+def on_all(hosts: Iterable[str], work: Callable[[str], T]) -> dict[str, Outcome[T]]:
+    """Call `work(host)` for all hosts at once; return an outcome for each, in the given order.
+
+    Only HostError is an outcome; anything else is a fault of ours and is raised. Ctrl-C ends all children.
+    """
+    names = list(hosts)
+    if not names:
+        return {}
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=min(AT_ONCE, len(names)))
+    futures = {name: pool.submit(_outcome, work, name) for name in names}
+    try:
+        concurrent.futures.wait(futures.values())
+        return {name: future.result() for name, future in futures.items()}
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        process.end_children()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _outcome(work: Callable[[str], T], host: str) -> Outcome[T]:
+    try:
+        return Outcome(value=work(host))
+    except HostError as error:
+        return Outcome(error=error)
+
+
+def values(outcomes: Mapping[str, Outcome[T]]) -> dict[str, T]:
+    """Return the values of the hosts that gave one."""
+    return {host: outcome.value for host, outcome in outcomes.items() if outcome.ok and outcome.value is not None}
+
+
+def errors(outcomes: Mapping[str, Outcome[T]]) -> list[HostError]:
+    """Return the errors, in the order of the hosts."""
+    return [outcome.error for outcome in outcomes.values() if outcome.error is not None]

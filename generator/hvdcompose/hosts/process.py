@@ -1,0 +1,152 @@
+"""Child processes with deadlines: lists of words in, output or one clear error out. Nothing outlives its deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# a user's shell may hold any of these; each would send a command elsewhere than its context says
+FOREIGN = (
+    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_DEFAULT_PLATFORM", "DOCKER_API_VERSION",
+    "COMPOSE_FILE", "COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES", "COMPOSE_ENV_FILES", "COMPOSE_PATH_SEPARATOR",
+    "COMPOSE_DISABLE_ENV_FILE", "COMPOSE_PARALLEL_LIMIT", "COMPOSE_REMOVE_ORPHANS",
+    "HVD_KEYS", "HVD_CODE", "HVD_LAUNCH", "HVD_RUN",
+)  # fmt: skip
+KILL_AFTER_SECONDS = 2.0
+_stopping = threading.Event()
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a command ended; `timed_out` when its deadline killed it."""
+
+    code: int
+    out: str
+    err: str
+    timed_out: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """True when the command ended well in time."""
+        return self.code == 0 and not self.timed_out
+
+    @property
+    def tail(self) -> str:
+        """The last lines it wrote, stderr after stdout."""
+        return "\n".join([*self.out.splitlines()[-20:], *self.err.splitlines()[-20:]])
+
+
+class Interrupted(Exception):
+    """Ctrl-C came; nothing new is started."""
+
+
+def refuse_when_stopping() -> None:
+    """Raise Interrupted once `end_children` was called."""
+    if _stopping.is_set():
+        raise Interrupted
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the environment for docker: ours without what would override the context."""
+    return {name: value for name, value in os.environ.items() if name not in FOREIGN}
+
+
+@contextlib.contextmanager
+def child(words: Sequence[str], **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process in a group of its own; end it on leaving.
+
+    Raises Interrupted once `end_children` was called: a thread must not go on after Ctrl-C.
+    """
+    refuse_when_stopping()
+    process: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[call-overload]
+        list(words), env=clean_environment(), start_new_session=True, **options
+    )
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its group: SIGTERM, then SIGKILL (docker over a frozen ssh ignores the first)."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_AFTER_SECONDS)
+
+
+def run(words: Sequence[str], *, deadline: float, stdin: bytes | None = None) -> Completed:
+    """Run a command for at most `deadline` seconds; never raises for its exit code."""
+    pipes = {"stdin": subprocess.PIPE if stdin is not None else subprocess.DEVNULL}
+    with child(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **pipes) as process:
+        try:
+            out, err = process.communicate(stdin, timeout=deadline)
+        except subprocess.TimeoutExpired:
+            end(process)
+            return Completed(-1, "", "", timed_out=True)
+        return Completed(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def run_bytes(words: Sequence[str], *, deadline: float) -> tuple[Completed, bytes]:
+    """Run a command whose stdout is not text; returns (completed with empty `out`, stdout)."""
+    with child(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+        try:
+            out, err = process.communicate(timeout=deadline)
+        except subprocess.TimeoutExpired:
+            end(process)
+            return Completed(-1, "", "", timed_out=True), b""
+        return Completed(process.returncode, "", err.decode(errors="replace")), out
+
+
+def lines(words: Sequence[str]) -> Iterator[str]:
+    """Yield a command's lines, stdout and stderr in the order they come; ends it when the reader stops."""
+    with child(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield line.decode(errors="replace").rstrip("\r\n")
+
+
+def end_children() -> None:
+    """End every process started from here that is still alive, python-on-whales' included (on Ctrl-C)."""
+    _stopping.set()
+    for pid in _descendants():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    limit = time.monotonic() + KILL_AFTER_SECONDS
+    while _descendants() and time.monotonic() < limit:
+        time.sleep(0.05)
+    for pid in _descendants():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _descendants() -> list[int]:
+    """Return the pids of all living descendants of this process."""
+    parents: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    parents.setdefault(int(fields[1]), []).append(int(folder.name))
+    found, queue = [], [os.getpid()]
+    while queue:
+        children = parents.get(queue.pop(), [])
+        found += children
+        queue += children
+    return found
+
+
+def unset_words(environment: Mapping[str, str]) -> list[str]:
+    """Return the `env` words (-u NAME ...) that drop the foreign variables which are set."""
+    return [word for name in FOREIGN if name in environment for word in ("-u", name)]

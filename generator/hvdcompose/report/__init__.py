@@ -1,0 +1,1 @@
+"""What a person is shown: pure functions from facts to rows and lines."""

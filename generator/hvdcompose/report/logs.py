@@ -1,0 +1,39 @@
+"""Log lines of launcher and workers, ranks and hosts told apart. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# Gloo: "[2]<stdout>:text"; Open MPI's --tag-output: "[1,2]<stdout>:text" (job, rank)
+_PREFIX = re.compile(r"^\[(?:\d+,)?(?P<rank>\d+)\]<(?P<stream>stdout|stderr)>:? ?(?P<text>.*)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: the host it comes from, the rank that wrote it (None: not a rank), and the text."""
+
+    host: str
+    rank: int | None
+    text: str
+
+
+def parse_line(host: str, ranks: Sequence[str], text: str) -> Line:
+    """Return a launcher's log line with its rank and that rank's host; `ranks` lists the host of each rank."""
+    found = _PREFIX.match(text)
+    if found is None:
+        return Line(host, None, text)
+    rank = int(found["rank"])
+    return Line(ranks[rank] if rank < len(ranks) else host, rank, found["text"])
+
+
+def label(line: Line, width: int) -> str:
+    """Return what stands before a line: "lab2 r1 |", padded to the longest host name."""
+    rank = "" if line.rank is None else f"r{line.rank}"
+    return f"{line.host:<{width}} {rank:<3} |"
+
+
+def rank_hosts(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the host of each rank from {host: processes}, in the order in which Horovod fills them."""
+    return tuple(host for host, count in counts.items() for _ in range(count))

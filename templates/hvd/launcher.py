@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""/hvd/launcher HORVODRUN WORDS...: wait until every worker proves by a login that it is the right one, run, tell how it ended.
+
+Exit code: horovodrun's; 69 when it was never started because a worker could not be reached in time.
+"""
+
+import glob
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import hvdlib
+
+RUNS = "/hvd/runs"
+NEVER_STARTED = 69  # sysexits.h: EX_UNAVAILABLE
+RETRY_SECONDS = (0.2, 0.3, 0.5, 1.0, 2.0)
+LOGIN_SECONDS = 15
+REMIND_SECONDS = 10
+GRACE_SECONDS = 12
+COLLECT_SECONDS = 10
+REFUSED = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
+
+
+def write_ssh_config(folder="/root/.ssh", path="/run/hvd/ssh_config"):
+    """Write the ssh client's settings: every private key in the ssh folder is offered, whatever its name."""
+    keys = []
+    for name in sorted(glob.glob(f"{folder}/*")):
+        try:
+            with open(name, "rb") as file:
+                if b"PRIVATE KEY-----" in file.readline(200):
+                    keys.append(name)
+        except OSError:
+            continue
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("".join(f"IdentityFile {key}\n" for key in keys))
+    if not keys:
+        raise hvdlib.Fault(f"no private key in {folder}: `hvdcompose apply` fills the volume")
+
+
+def ssh(port, address, *words):
+    """Return the words of an ssh call to a worker."""
+    return ["/hvd/bin/ssh", "-p", str(port), f"root@{address}", *words]
+
+
+def prove(cluster, port, worker):
+    """Log in to a worker and ask who it is.
+
+    Returns (ok, final, reason): `final` tells that waiting longer is of no use.
+    """
+    try:
+        answer = subprocess.run(
+            ssh(port, worker["address"], "cat", "/hvd/host.json"), capture_output=True, text=True, timeout=LOGIN_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return False, False, f"no answer to a login within {LOGIN_SECONDS} s"
+    if answer.returncode:
+        if any(text in answer.stderr for text in REFUSED):
+            return False, True, "it shows another host key than the cluster's: recreated outside hvdcompose, or not the worker"
+        lines = [line for line in answer.stderr.strip().splitlines() if line] or ["ssh failed without a word"]
+        return False, False, lines[-1].strip()
+    try:
+        told = json.loads(answer.stdout)
+    except ValueError:
+        return False, True, "it is not a worker of hvdcompose: there is no /hvd/host.json"
+    if (told.get("cluster"), told.get("host")) != (cluster, worker["host"]):
+        return False, True, f"it says it is {told.get('host')} of cluster {told.get('cluster')}"
+    return True, True, ""
+
+
+def await_worker(cluster, port, worker, limit, faults):
+    """Retry one worker until `limit` (monotonic seconds); tell for whom and why whenever the reason changes."""
+    who = f"{worker['host']} ({worker['address']}:{port})"
+    attempt, told, told_at = 0, None, 0.0
+    while True:
+        ok, final, reason = prove(cluster, port, worker)
+        if ok:
+            if told:
+                hvdlib.say(f"{who} is ready")
+            return
+        late = time.monotonic() >= limit
+        if final or late:
+            faults[worker["host"]] = f"{who}: {reason}"
+            return
+        if reason != told or time.monotonic() - told_at > REMIND_SECONDS:
+            hvdlib.say(f"waiting for {who}: {reason}")
+            told, told_at = reason, time.monotonic()
+        time.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
+        attempt += 1
+
+
+def await_workers(settings):
+    """Wait, all at once, until each worker proved itself; raise Fault naming every one that did not."""
+    workers = [host for host in settings["hosts"] if host["host"] != settings["host"]]
+    limit, faults = time.monotonic() + settings["start_timeout"], {}
+    threads = [
+        threading.Thread(
+            target=await_worker, args=(settings["cluster"], settings["port"], worker, limit, faults), daemon=True
+        )
+        for worker in workers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        told = "\n".join(f"  {faults[worker['host']]}" for worker in workers if worker["host"] in faults)
+        raise hvdlib.Fault(f"not launched, {len(faults)} of {len(workers)} workers not ready:\n{told}")
+    if workers:
+        hvdlib.say(f"all {len(workers)} workers proved themselves by a login")
+
+
+def words_here(words, settings, interface):
+    """Return horovodrun's words with the interface named, so that it does not search for one common to all hosts.
+
+    With ranks on this host only there is nothing to search, and the option would keep it from using loopback.
+    """
+    if len(settings["hosts"]) == 1:
+        return words
+    return [words[0], "--network-interfaces", interface, *words[1:]]
+
+
+def environment(settings):
+    """Return horovodrun's environment: our ssh first, and Open MPI made to behave in containers."""
+    env = dict(os.environ)
+    env["PATH"] = "/hvd/bin:" + env.get("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    if settings["controller"] == "mpi":
+        defaults = {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # no ptrace in a container: else a flood of errno 1
+            "OMPI_MCA_mpi_yield_when_idle": "1",  # busy waiting starves the ranks beside it
+            "OMPI_MCA_plm_rsh_no_tree_spawn": "1",  # only the launcher holds the key
+            "OMPI_MCA_oob_tcp_keepalive_time": "5",
+            "OMPI_MCA_oob_tcp_keepalive_intvl": "3",
+            "OMPI_MCA_oob_tcp_keepalive_probes": "3",
+        }
+        env.update({name: value for name, value in defaults.items() if name not in env})
+    return env
+
+
+def launch(words, env):
+    """Run horovodrun to its end; SIGTERM and SIGINT end it and everything it started here. Returns its code."""
+    child = subprocess.Popen(words, env=env, start_new_session=True)
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    while child.poll() is None:
+        if asked.wait(0.2):
+            hvdlib.say("asked to stop: ending all ranks")
+            child.terminate()
+            try:
+                child.wait(GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.kill(-1, signal.SIGKILL)  # everything in this container but its init and this process
+                child.wait()
+            return 143
+    return child.returncode
+
+
+def read_records(texts):
+    """Return {rank: record} from texts of one JSON record a line."""
+    records = {}
+    for text in texts:
+        for line in text.splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if entry.get("rank") is not None:
+                records[entry["rank"]] = entry
+    return records
+
+
+def fetch_records(settings, folder):
+    """Return the texts of the records on every host of the run; a host that does not answer gives none."""
+    texts = []
+    for path in glob.glob(f"{folder}/rank-*.json"):
+        with open(path, encoding="utf-8") as file:
+            texts.append(file.read())
+    remote = [
+        subprocess.Popen(
+            ssh(settings["port"], host["address"], f"cat {folder}/rank-*.json"),
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True,
+        )
+        for host in settings["hosts"] if host["host"] != settings["host"]
+    ]
+    for process in remote:
+        try:
+            texts.append(process.communicate(timeout=COLLECT_SECONDS)[0])
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return texts
+
+
+def collect(settings, folder):
+    """Wait a little until every rank's end is recorded (their wrappers notice the launcher's end within a second)."""
+    limit = time.monotonic() + COLLECT_SECONDS
+    while True:
+        records = read_records(fetch_records(settings, folder))
+        if len(records) >= settings["np"] or time.monotonic() > limit:
+            return records
+        time.sleep(0.5)
+
+
+def told_code(code):
+    """Return how a rank ended, in words: its exit code, or the signal that killed it."""
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def clock(seconds):
+    """Return seconds as bash's `time` prints them: 1m34.400s."""
+    return f"{int(seconds // 60)}m{seconds % 60:.3f}s"
+
+
+def rank_hosts(settings):
+    """Return the host of each rank, in order of the ranks: hosts are filled one after the other."""
+    return [host["host"] for host in settings["hosts"] for _ in range(host["slots"])][: settings["np"]]
+
+
+def report(settings, result):
+    """Say how the run ended: per rank where one failed, then the times as `time` prints them."""
+    ranks, hosts = {entry["rank"]: entry for entry in result["ranks"]}, rank_hosts(settings)
+    if len(ranks) == settings["np"] and all(entry["code"] == 0 for entry in ranks.values()):
+        hvdlib.say(f"all {settings['np']} ranks ended with exit 0")
+    else:
+        for rank, name in enumerate(hosts):
+            entry = ranks.get(rank)
+            how = "no record of its end" if entry is None else told_code(entry["code"])
+            if entry is not None and entry["ended"] != "itself":
+                how += f" ({entry['ended']})"
+            hvdlib.say(f"rank {rank} on {name}: {how}")
+    hvdlib.say(f"run {result['run']} ended with exit {result['code']}")
+    for name in ("real", "user", "sys"):
+        print(f"{name}\t{clock(result[name])}", file=sys.stderr, flush=True)
+
+
+def write_json(path, value):
+    """Write JSON whole or not at all."""
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.write("\n")
+    os.replace(f"{path}.part", path)
+
+
+def run(words):
+    """Wait for the workers, launch, record, report; return the exit code."""
+    settings = hvdlib.settings()
+    interface = hvdlib.interface_of(settings)
+    if len(settings["hosts"]) > 1:
+        write_ssh_config()
+        await_workers(settings)
+    name = os.environ.get("HVD_RUN") or time.strftime("by-hand-%Y%m%d-%H%M%S", time.gmtime())
+    os.environ["HVD_RUN"] = name
+    folder = f"{RUNS}/{name}"
+    os.makedirs(folder, exist_ok=True)
+    words = words_here(words, settings, interface)
+    begin = {"version": 1, "run": name, "launch": os.environ.get("HVD_LAUNCH", ""), "command": words, "np": settings["np"],
+             "hosts": rank_hosts(settings), "begin": time.time()}
+    write_json(f"{folder}/run.json", begin)
+    if begin["launch"]:
+        os.makedirs(f"{RUNS}/launched", exist_ok=True)
+        write_json(f"{RUNS}/launched/{begin['launch']}", {"run": name})
+    hvdlib.say(f"run {name}: {settings['np']} ranks on {', '.join(dict.fromkeys(begin['hosts']))}")
+    started = time.monotonic()
+    code = launch(words, environment(settings))
+    real, used = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    records = collect(settings, folder)
+    result = {**begin, "end": time.time(), "code": code, "real": real, "user": used.ru_utime, "sys": used.ru_stime,
+              "ranks": [records[rank] for rank in sorted(records)]}
+    write_json(f"{folder}/result.json", result)
+    report(settings, result)
+    return code
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(run(sys.argv[1:]))
+    except hvdlib.Fault as fault:
+        hvdlib.say(str(fault))
+        sys.exit(NEVER_STARTED)
