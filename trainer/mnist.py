@@ -1,0 +1,332 @@
+"""Train the public Horovod MNIST example's network, on one process or on many.
+
+    python -m trainer.mnist --epochs 1
+    horovodrun -np 4 -H one:2,two:2 python -m trainer.mnist --epochs 10
+
+Comments that begin with `Horovod:` mark what distribution adds to a training for one process.
+The GPU path (`--no-cuda` turns it off) follows the public example; it has not been run on a GPU yet.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import horovod.torch as hvd
+import torch
+import torch.nn.functional as F  # noqa: N812 (the name everybody knows it by)
+from torch import Tensor, nn
+
+from trainer.data import IMAGE_SIDE, TEST, TRAIN, DataError, Dataset, Split, load_split, prepare
+from trainer.settings import Settings, learning_rate, parse_settings
+
+
+class Net(nn.Module):
+    """Two convolutions and two dense layers, as in the public example: 21,840 weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 10, kernel_size=5)
+        self.conv2 = nn.Conv2d(10, 20, kernel_size=5)
+        self.conv2_drop = nn.Dropout2d()
+        self.fc1 = nn.Linear(320, 50)
+        self.fc2 = nn.Linear(50, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images to the logarithms of class probabilities."""
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2_drop(self.conv2(x)), 2))
+        x = F.relu(self.fc1(x.flatten(1)))
+        x = F.dropout(x, training=self.training)
+        return F.log_softmax(self.fc2(x), dim=1)
+
+
+class Images:
+    """A split of the data in memory, kept as bytes on the device and normalised batch by batch.
+
+    One indexed read per batch replaces a data loader: decoding image by image costs more than the network.
+    """
+
+    def __init__(self, split: Split, dataset: Dataset, device: torch.device, limit: int | None) -> None:
+        self.count = split.count if limit is None else min(limit, split.count)
+        pixels = torch.frombuffer(split.pixels, dtype=torch.uint8).view(-1, 1, IMAGE_SIDE, IMAGE_SIDE)
+        labels = torch.frombuffer(split.labels, dtype=torch.uint8)
+        self._pixels = pixels[: self.count].to(device)
+        self._labels = labels[: self.count].to(device, torch.long)
+        self._mean = 255 * dataset.mean
+        self._deviation = 255 * dataset.deviation
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the images with these indices, normalised, and their labels."""
+        images = self._pixels[indices].float().sub_(self._mean).div_(self._deviation)
+        return images, self._labels[indices]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything that `fit` and `validate` work with."""
+
+    settings: Settings
+    device: torch.device
+    train: Images
+    test: Images
+    model: nn.Module
+    optimizer: Any
+    """A torch optimizer, wrapped by Horovod."""
+    peak_lr: float
+
+
+def say(line: str) -> None:
+    """Print a line, from one of the processes only and at once: the launcher passes lines on as they come."""
+    if hvd.rank() == 0:
+        print(line, flush=True)
+
+
+def end_together(problem: str | None) -> None:
+    """Go on if no process has a problem; otherwise end all of them with one message and exit code 1.
+
+    A process that ended by itself would leave the others waiting in their next collective.
+    """
+    # Horovod: every process learns of every problem.
+    problems: list[str | None] = hvd.allgather_object(problem)
+    if not any(problems):
+        return
+    if hvd.rank() == 0:
+        first = next(text for text in problems if text)
+        own = [rank for rank, text in enumerate(problems) if text]
+        whose = "" if len(own) == len(problems) else f"rank {', '.join(map(str, own))}: "
+        print(f"error: {whose}{first}", file=sys.stderr, flush=True)
+    # The launcher ends everybody when the first one ends, so nobody leaves before the message is out.
+    hvd.barrier()
+    hvd.shutdown()
+    sys.exit(1)
+
+
+def setup_device(settings: Settings) -> torch.device:
+    """Choose this process's device and how many threads it computes with."""
+    if settings.cuda and torch.cuda.is_available():
+        # Horovod: one GPU per process, by the process's number on its host.
+        index, gpus = hvd.local_rank(), torch.cuda.device_count()
+        if index >= gpus:
+            raise DataError(f"{socket.gethostname()} runs {hvd.local_size()} processes but has {gpus} GPUs")
+        torch.cuda.set_device(index)
+        torch.cuda.manual_seed(settings.seed)
+        return torch.device("cuda", index)
+    if "OMP_NUM_THREADS" not in os.environ:
+        # Several processes share a host's cores, and the network is too small for more threads to help.
+        torch.set_num_threads(1)
+    return torch.device("cpu")
+
+
+def setup_data(settings: Settings, device: torch.device) -> tuple[Images, Images]:
+    """Load both splits, prepared first where they are not: by one process per host, while the others wait."""
+    data_dir = settings.data_dir or Path("data")
+    dataset = settings.dataset
+
+    def tell(line: str) -> None:
+        if hvd.local_rank() == 0:
+            print(line, file=sys.stderr, flush=True)
+
+    done = prepare(dataset, data_dir, create=settings.data_dir is None, say=tell)
+    if done.source:
+        print(f"{dataset.name}: prepared in {done.folder} from {done.source}", file=sys.stderr, flush=True)
+    limit = settings.limit
+    test_limit = None if limit is None else max(1, limit // 6)
+    return (
+        Images(load_split(dataset, data_dir, TRAIN), dataset, device, limit),
+        Images(load_split(dataset, data_dir, TEST), dataset, device, test_limit),
+    )
+
+
+def check_save(path: Path | None) -> None:
+    """Find out before the training, not after it, that its result cannot be kept."""
+    if path is None or hvd.rank() != 0:
+        return
+    if not path.parent.is_dir():
+        raise DataError(f"--save {path}: {path.parent} is no folder")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise DataError(f"--save {path}: cannot be written")
+
+
+def scale_lr(settings: Settings, device: torch.device) -> float:
+    """Return the learning rate for the whole of the processes."""
+    # Horovod: the batch grows with the number of processes, and the rate with it. Adasum scales by itself,
+    # except that within a host its GPUs are averaged first.
+    if not settings.use_adasum:
+        return settings.lr * hvd.size()
+    if device.type == "cuda" and hvd.nccl_built():
+        return settings.lr * hvd.local_size()
+    return settings.lr
+
+
+def new_optimizer(settings: Settings, model: nn.Module, lr: float) -> Any:
+    """Build the optimizer, wrapped so that its steps use the gradients of all processes."""
+    optimizer: torch.optim.Optimizer
+    if settings.optimizer == "adam":
+        optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=settings.weight_decay)
+    else:
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=lr, momentum=settings.momentum, weight_decay=settings.weight_decay
+        )
+    # Horovod: everybody starts from rank 0's weights and optimizer state.
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    # Horovod: gradients are combined over all processes before each step, all in one message: for so small a
+    # network the number of messages costs more than their size.
+    return hvd.DistributedOptimizer(
+        optimizer,
+        named_parameters=model.named_parameters(),
+        compression=hvd.Compression.fp16 if settings.fp16_allreduce else hvd.Compression.none,
+        op=hvd.Adasum if settings.use_adasum else hvd.Average,
+        gradient_predivide_factor=settings.gradient_predivide_factor,
+        groups=None if settings.use_adasum else 1,
+    )
+
+
+def setup(settings: Settings) -> Training:
+    """Build everything a training needs; all processes succeed, or all end with one message."""
+    problem: str | None = None
+    try:
+        device = setup_device(settings)
+        check_save(settings.save)
+        train, test = setup_data(settings, device)
+    except DataError as error:
+        problem = str(error)
+    end_together(problem)
+
+    torch.manual_seed(settings.seed)
+    model = Net().to(device)
+    lr = scale_lr(settings, device)
+    return Training(settings, device, train, test, model, new_optimizer(settings, model, lr), lr)
+
+
+def shard(count: int, epoch: int, seed: int, rank: int, size: int) -> Tensor:
+    """Return the indices one process trains on in one epoch.
+
+    All processes draw the same order and take every size-th index, so that the shares are disjoint. It wraps
+    around at its end to give everybody as many steps, without which the collectives would not match.
+    """
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed + epoch))
+    padded = -(-count // size) * size
+    return order[torch.arange(rank, padded, size) % count]
+
+
+def fit(training: Training, epoch: int) -> int:
+    """Train for one epoch and return how many images this process saw."""
+    settings, optimizer = training.settings, training.optimizer
+    # Horovod: each process trains on its own share of the images.
+    indices = shard(training.train.count, epoch, settings.seed, hvd.rank(), hvd.size()).to(training.device)
+    batches = indices.split(settings.batch_size)
+    training.model.train()
+    for step, batch in enumerate(batches):
+        images, labels = training.train.batch(batch)
+        rate = learning_rate(
+            settings.lr_schedule,
+            training.peak_lr,
+            (epoch - 1) * len(batches) + step,
+            settings.epochs * len(batches),
+        )
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        loss = F.nll_loss(training.model(images), labels)
+        loss.backward()
+        optimizer.step()
+        if step % settings.log_interval == 0 and hvd.rank() == 0:
+            done, share = step * settings.batch_size, 100 * step / len(batches)
+            say(f"Train Epoch: {epoch} [{done}/{len(indices)} ({share:.0f}%)]\tLoss: {loss.item():.6f}")
+    return len(indices)
+
+
+def validate(training: Training) -> tuple[float, float]:
+    """Return the average loss and the share of right answers over the whole test set."""
+    # Horovod: each process tests its own share of the images.
+    indices = torch.arange(hvd.rank(), training.test.count, hvd.size(), device=training.device)
+    sums = torch.zeros(2, dtype=torch.float64)
+    training.model.eval()
+    with torch.no_grad():
+        for batch in indices.split(training.settings.test_batch_size) if len(indices) else ():
+            images, labels = training.test.batch(batch)
+            output = training.model(images)
+            sums[0] += F.nll_loss(output, labels, reduction="sum").item()
+            sums[1] += (output.argmax(dim=1) == labels).sum().item()
+    # Horovod: sums over all processes give the exact average, also when their shares differ in size.
+    loss, right = (hvd.allreduce(sums, op=hvd.Sum, name="test") / training.test.count).tolist()
+    return loss, right
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Write the weights in one step, so that a crash leaves the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        # torch.save reports a full disk or a missing folder as RuntimeError.
+        torch.save({name: value.cpu() for name, value in model.state_dict().items()}, temporary)
+        temporary.replace(path)
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"--save {path}: {error}") from error
+
+
+def main(settings: Settings) -> None:
+    """Run the whole training and print its result as one line of JSON."""
+    started = time.perf_counter()
+    if "HOROVOD_RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" not in os.environ:
+        # Without a launcher a build with MPI would go looking for one.
+        os.environ.setdefault("HOROVOD_CONTROLLER", "gloo")
+        os.environ.setdefault("HOROVOD_CPU_OPERATIONS", "gloo")
+    # Horovod: meet the other processes.
+    hvd.init()
+    training = setup(settings)
+    say(
+        f"{settings.dataset.name}: {training.train.count} training and {training.test.count} test images, "
+        f"{hvd.size()} processes on {training.device.type}, batch {settings.batch_size} each"
+    )
+    seen = 0
+    fit_seconds = 0.0
+    loss = accuracy = math.nan
+    for epoch in range(1, settings.epochs + 1):
+        epoch_started = time.perf_counter()
+        seen += fit(training, epoch)
+        fit_seconds += time.perf_counter() - epoch_started
+        loss, accuracy = validate(training)
+        say(f"Test set: Average loss: {loss:.4f}, Accuracy: {100 * accuracy:.2f}%")
+        if not math.isfinite(loss):
+            end_together(f"the training diverged in epoch {epoch}: the loss is {loss}; try a smaller --lr")
+
+    problem: str | None = None
+    if settings.save is not None and hvd.rank() == 0:
+        try:
+            save_weights(settings.save, training.model)
+        except DataError as error:
+            problem = str(error)
+    end_together(problem)
+    result = {
+        "dataset": settings.dataset.name,
+        "np": hvd.size(),
+        "epochs": settings.epochs,
+        "accuracy": round(accuracy, 6),
+        "loss": round(loss, 6),
+        "seconds": round(time.perf_counter() - started, 3),
+        "train_seconds": round(fit_seconds, 3),
+        "images_per_second": round(seen * hvd.size() / fit_seconds, 1),
+        "batch_size": settings.batch_size,
+        "lr": settings.lr,
+        "seed": settings.seed,
+        "device": training.device.type,
+        "torch": torch.__version__,
+    }
+    say(json.dumps(result))
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    try:
+        main(parse_settings())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,182 @@
+"""The options of `python -m trainer.mnist`, parsed and checked; standard library only."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from trainer.data import DATASETS, Dataset
+
+OPTIMIZERS = ("sgd", "adam")
+SCHEDULES = ("constant", "onecycle")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one training run does; the defaults are the public Horovod example's."""
+
+    dataset: Dataset
+    data_dir: Path | None
+    """None: `data` under the working folder, made when missing."""
+    batch_size: int
+    """Images per step and per process."""
+    test_batch_size: int
+    epochs: int
+    lr: float
+    """For one process; multiplied by how many there are."""
+    momentum: float
+    weight_decay: float
+    optimizer: str
+    lr_schedule: str
+    seed: int
+    cuda: bool
+    """Whether a GPU is used where there is one."""
+    log_interval: int
+    """Steps between two progress lines."""
+    fp16_allreduce: bool
+    use_adasum: bool
+    gradient_predivide_factor: float
+    limit: int | None
+    """Use only the first so many training images, and a sixth as many test images."""
+    save: Path | None
+
+
+def learning_rate(schedule: str, peak: float, step: int, steps: int) -> float:
+    """Return the rate for one step of a run: constant, or a quick rise and a long fall to nearly nothing."""
+    if schedule == "constant":
+        return peak
+    rise = max(1, round(0.2 * steps))
+    if step < rise:
+        return peak * (0.1 + 0.9 * (step + 1) / rise)
+    return peak * (0.01 + 0.99 * (1 + math.cos(math.pi * (step - rise + 1) / (steps - rise + 1))) / 2)
+
+
+def environment_rank(environment: Mapping[str, str] = os.environ) -> int:
+    """Return this process's rank from what the launcher set, before Horovod runs; alone it is 0."""
+    for variable in ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        if environment.get(variable, "").isdigit():
+            return int(environment[variable])
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Lets only one of the ranks, which all get the same words, print help or complain about them."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        if environment_rank() != 0:
+            # The launcher ends all ranks when the first one ends: leave that to the rank that speaks.
+            time.sleep(5)
+            sys.exit(status)
+        super().exit(status, message)
+        raise AssertionError  # argparse's exit never returns
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (--help lists the options)\n")
+
+    def print_help(self, file: object = None) -> None:
+        if environment_rank() == 0:
+            super().print_help()
+
+
+def _number(
+    kind: type[int] | type[float], rule: str, holds: Callable[[float], bool]
+) -> Callable[[str], int | float]:
+    def parse(text: str) -> int | float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        # A comparison with NaN never holds, so that one message covers both.
+        if not holds(value) or math.isinf(value):
+            raise argparse.ArgumentTypeError(f"'{text}' is not {rule}")
+        return value
+
+    return parse
+
+
+def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
+    """Turn the command line into settings, or end the process with one message and exit code 2."""
+    count = _number(int, "a whole number of 1 or more", lambda value: value >= 1)
+    positive = _number(float, "a number above 0", lambda value: value > 0)
+    not_negative = _number(float, "a number of 0 or more", lambda value: value >= 0)
+
+    parser = _Parser(
+        prog="python -m trainer.mnist",
+        description="Train the public Horovod MNIST example's network, alone or under horovodrun.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    data = parser.add_argument_group("data")
+    data.add_argument("--dataset", choices=sorted(DATASETS), default="mnist", help="what to learn")
+    data.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="where the data is or is put; without it ./data, made when missing",
+    )
+    data.add_argument("--limit", type=count, metavar="N", help="use only N training images, for a quick try")
+
+    recipe = parser.add_argument_group("recipe")
+    recipe.add_argument(
+        "--batch-size", type=count, default=64, metavar="N", help="images per step and process"
+    )
+    recipe.add_argument(
+        "--test-batch-size", type=count, default=1000, metavar="N", help="images per step when testing"
+    )
+    recipe.add_argument(
+        "--epochs", type=count, default=10, metavar="N", help="passes over the training images"
+    )
+    recipe.add_argument(
+        "--lr", type=positive, default=0.01, help="learning rate, multiplied by the number of processes"
+    )
+    recipe.add_argument(
+        "--momentum",
+        type=_number(float, "a number from 0 to below 1", lambda value: 0 <= value < 1),
+        default=0.5,
+        help="SGD's momentum",
+    )
+    recipe.add_argument("--weight-decay", type=not_negative, default=0.0, help="shrinks the weights")
+    recipe.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="how gradients become steps")
+    recipe.add_argument(
+        "--lr-schedule",
+        choices=SCHEDULES,
+        default="constant",
+        help="onecycle: rises for a fifth of the steps, falls after",
+    )
+    recipe.add_argument(
+        "--seed", type=_number(int, "a whole number", lambda value: value == value), default=42, metavar="N"
+    )
+
+    horovod = parser.add_argument_group("horovod")
+    horovod.add_argument("--fp16-allreduce", action="store_true", help="send gradients with 16 bits")
+    horovod.add_argument(
+        "--use-adasum", action="store_true", help="combine gradients with Adasum instead of averaging"
+    )
+    horovod.add_argument(
+        "--gradient-predivide-factor",
+        type=positive,
+        default=1.0,
+        metavar="F",
+        help="divide gradients by F before adding them up, and by the rest after",
+    )
+
+    output = parser.add_argument_group("output and device")
+    output.add_argument("--no-cuda", action="store_true", help="stay on the CPU where there is a GPU")
+    output.add_argument(
+        "--log-interval", type=count, default=10, metavar="N", help="steps between progress lines"
+    )
+    output.add_argument("--save", type=Path, metavar="FILE", help="where rank 0 writes the trained weights")
+
+    options = vars(parser.parse_args(arguments))
+    if options["use_adasum"] and options["gradient_predivide_factor"] != 1.0:
+        parser.error("--gradient-predivide-factor works on averages; leave it out with --use-adasum")
+    options["dataset"] = DATASETS[options["dataset"]]
+    options["cuda"] = not options.pop("no_cuda")
+    return Settings(**options)
