@@ -1,4 +1,4 @@
-"""Where text for people goes: stderr, by rich; what a program reads goes to stdout. With `cli/`, the only user of rich."""
+"""Where text for people goes: stderr, by rich; what a program reads goes to stdout."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.line}:{self.column}: {self.path}: {self.message}" if self.path else f"{self.line}:{self.column}: {self.message}"
+        where = f"{self.line}:{self.column}: "
+        return f"{where}{self.path}: {self.message}" if self.path else f"{where}{self.message}"
 
 
 class ConfigError(HvdError):

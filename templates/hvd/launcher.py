@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""/hvd/launcher HORVODRUN WORDS...: wait until every worker proves by a login that it is the right one, run, tell how it ended.
+"""/hvd/launcher HOROVODRUN...: wait until every worker proves itself by a login, run, tell how it ended.
 
 Exit code: horovodrun's; 69 when it was never started because a worker could not be reached in time.
 """
@@ -55,13 +55,20 @@ def prove(cluster, port, worker):
     """
     try:
         answer = subprocess.run(
-            ssh(port, worker["address"], "cat", "/hvd/host.json"), capture_output=True, text=True, timeout=LOGIN_SECONDS
+            ssh(port, worker["address"], "cat", "/hvd/host.json"),
+            capture_output=True,
+            text=True,
+            timeout=LOGIN_SECONDS,
         )
     except subprocess.TimeoutExpired:
         return False, False, f"no answer to a login within {LOGIN_SECONDS} s"
     if answer.returncode:
         if any(text in answer.stderr for text in REFUSED):
-            return False, True, "it shows another host key than the cluster's: recreated outside hvdcompose, or not the worker"
+            return (
+                False,
+                True,
+                "it shows another host key than the cluster's: recreated outside hvdcompose, or not the worker",
+            )
         lines = [line for line in answer.stderr.strip().splitlines() if line] or ["ssh failed without a word"]
         return False, False, lines[-1].strip()
     try:
@@ -100,7 +107,9 @@ def await_workers(settings):
     limit, faults = time.monotonic() + settings["start_timeout"], {}
     threads = [
         threading.Thread(
-            target=await_worker, args=(settings["cluster"], settings["port"], worker, limit, faults), daemon=True
+            target=await_worker,
+            args=(settings["cluster"], settings["port"], worker, limit, faults),
+            daemon=True,
         )
         for worker in workers
     ]
@@ -186,9 +195,13 @@ def fetch_records(settings, folder):
     remote = [
         subprocess.Popen(
             ssh(settings["port"], host["address"], f"cat {folder}/rank-*.json"),
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            text=True,
         )
-        for host in settings["hosts"] if host["host"] != settings["host"]
+        for host in settings["hosts"]
+        if host["host"] != settings["host"]
     ]
     for process in remote:
         try:
@@ -265,8 +278,15 @@ def run(words):
     folder = f"{RUNS}/{name}"
     os.makedirs(folder, exist_ok=True)
     words = words_here(words, settings, interface)
-    begin = {"version": 1, "run": name, "launch": os.environ.get("HVD_LAUNCH", ""), "command": words, "np": settings["np"],
-             "hosts": rank_hosts(settings), "begin": time.time()}
+    begin = {
+        "version": 1,
+        "run": name,
+        "launch": os.environ.get("HVD_LAUNCH", ""),
+        "command": words,
+        "np": settings["np"],
+        "hosts": rank_hosts(settings),
+        "begin": time.time(),
+    }
     write_json(f"{folder}/run.json", begin)
     if begin["launch"]:
         os.makedirs(f"{RUNS}/launched", exist_ok=True)
@@ -276,8 +296,15 @@ def run(words):
     code = launch(words, environment(settings))
     real, used = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     records = collect(settings, folder)
-    result = {**begin, "end": time.time(), "code": code, "real": real, "user": used.ru_utime, "sys": used.ru_stime,
-              "ranks": [records[rank] for rank in sorted(records)]}
+    result = {
+        **begin,
+        "end": time.time(),
+        "code": code,
+        "real": real,
+        "user": used.ru_utime,
+        "sys": used.ru_stime,
+        "ranks": [records[rank] for rank in sorted(records)],
+    }
     write_json(f"{folder}/result.json", result)
     report(settings, result)
     return code

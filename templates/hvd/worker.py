@@ -14,7 +14,12 @@ import time
 
 import hvdlib
 
-SSH_FOLDER, HOST_KEY, CONFIG, PID_FILE = "/root/.ssh", "/hvd/host/ssh_host_ed25519_key", "/hvd/sshd_config", "/run/hvd-sshd.pid"
+SSH_FOLDER, HOST_KEY, CONFIG, PID_FILE = (
+    "/root/.ssh",
+    "/hvd/host/ssh_host_ed25519_key",
+    "/hvd/sshd_config",
+    "/run/hvd-sshd.pid",
+)
 READY_SECONDS = 20.0
 
 
@@ -66,7 +71,9 @@ def check(host):
         except OSError as error:
             faults.append(f"port {host['port']}: {error.strerror}: another program of {host['host']} listens on it")
     if faults:
-        raise hvdlib.Fault(f"{host['host']}: cannot serve ssh: " + "; ".join(faults) + ". `hvdcompose apply` fills the volumes")
+        raise hvdlib.Fault(
+            f"{host['host']}: cannot serve ssh: " + "; ".join(faults) + ". `hvdcompose apply` fills the volumes"
+        )
 
 
 def serve(host):

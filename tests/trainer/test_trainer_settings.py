@@ -23,8 +23,8 @@ def test_defaults_are_the_public_examples():
 def test_all_options_are_taken():
     words = """
         --dataset fashion-mnist --data-dir /d --limit 5 --batch-size 1 --test-batch-size 2 --epochs 3
-        --lr 1e-3 --momentum 0 --weight-decay 0 --optimizer adam --lr-schedule onecycle --seed 0 --fp16-allreduce
-        --gradient-predivide-factor 2 --no-cuda --log-interval 4 --save /s/w.pt
+        --lr 1e-3 --momentum 0 --weight-decay 0 --optimizer adam --lr-schedule onecycle --seed 0
+        --fp16-allreduce --gradient-predivide-factor 2 --no-cuda --log-interval 4 --save /s/w.pt
     """
     given = parse_settings(words.split())
     assert (given.dataset.folder, given.data_dir, given.save) == ("FashionMNIST", Path("/d"), Path("/s/w.pt"))

@@ -47,7 +47,9 @@ def _show_rows(rows: list[Row]) -> None:
 def logs(
     file: File = HERE,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
-    host: Annotated[list[str] | None, typer.Option("--host", metavar="HOST", help="This host only; may be repeated.")] = None,
+    host: Annotated[
+        list[str] | None, typer.Option("--host", metavar="HOST", help="This host only; may be repeated.")
+    ] = None,
     tail: Annotated[str, typer.Option("--tail", help="The last N lines of each host, or all.")] = "all",
 ) -> None:
     """Show the logs of all hosts, merged by time (docker compose logs on each)."""
@@ -79,7 +81,9 @@ def logs(
 
 def down(
     file: File = HERE,
-    volumes: Annotated[bool, typer.Option("--volumes", help="Also keys, code, run records and named data volumes.")] = False,
+    volumes: Annotated[
+        bool, typer.Option("--volumes", help="Also keys, code, run records and named data volumes.")
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Take everything off every host (docker compose down), those that left cluster.yaml included."""
@@ -93,11 +97,18 @@ def down(
     if volumes:
         named = sorted({volume for plan in target.plans.values() for volume in plan.named_volumes})
         data = f" and the data in {', '.join(named)}" if named else ""
-        confirmed(f"Remove cluster {target.cluster.name} from {len(target.plans)} hosts, with its keys, run records{data}?", yes=yes)
+        confirmed(
+            f"Remove cluster {target.cluster.name} from {len(target.plans)} hosts, with its keys, run records{data}?",
+            yes=yes,
+        )
     outcomes = take_down(target, console.HostLines([*target.plans, *target.gone]), volumes=volumes)
     failed = errors(outcomes)
     if failed:
-        raise HostsFailed(f"{len(failed)} of {len(outcomes)} hosts could not be cleared; the others are: again, once they answer: hvdcompose down", failed)
+        raise HostsFailed(
+            f"{len(failed)} of {len(outcomes)} hosts could not be cleared, the others are; "
+            "once they answer, again: hvdcompose down",
+            failed,
+        )
     if volumes:
         forget_key(target.cluster)
 

@@ -1,4 +1,4 @@
-"""The command `hvdcompose`: its commands put together, and the one boundary where errors become messages and exit codes."""
+"""The command `hvdcompose`: its commands, and the one boundary where errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Describe the hosts in cluster.yaml, then: hvdcompose apply --follow."""
 

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from hvdcompose.config.model import Cluster
     from hvdcompose.deploy.target import Target
 
-File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", envvar="HVDCOMPOSE_FILE", help="The cluster's description.")]
+File = Annotated[
+    Path,
+    typer.Option("--file", "-f", metavar="FILE", envvar="HVDCOMPOSE_FILE", help="The cluster's description."),
+]
 Replace = Annotated[bool, typer.Option("--replace", help="End a live run where it is in the way.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, in a versioned envelope.")]

@@ -16,7 +16,9 @@ def register(app: typer.Typer) -> None:
 
 def render(
     file: File = HERE,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a file is missing or stale.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; fail when a file is missing or stale.")
+    ] = False,
 ) -> None:
     """Write compose/<host>/compose.yaml for every host of cluster.yaml."""
     from hvdcompose import console
@@ -38,4 +40,8 @@ def render(
         console.say(f"all {len(texts)} files are what cluster.yaml renders")
         return
     composefiles.write_all(root, cluster.name, texts)
-    console.say(f"{len(stale)} of {len(texts)} files written below {root}" if stale else f"all {len(texts)} files were up to date")
+    console.say(
+        f"{len(stale)} of {len(texts)} files written below {root}"
+        if stale
+        else f"all {len(texts)} files were up to date"
+    )

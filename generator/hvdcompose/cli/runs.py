@@ -122,7 +122,10 @@ def _follow(target: Target, run_id: str) -> int:
     if end.oom_killed:
         console.say(f"{engine.host}: the launcher's container ran out of memory", "bold red")
     if end.result is None and end.code:
-        console.say(f"run {run_id} was not launched, or was killed: the launcher ended with exit {end.code}", "bold red")
+        console.say(
+            f"run {run_id} was not launched, or was killed: the launcher ended with exit {end.code}",
+            "bold red",
+        )
     return 1 if end.code else 0
 
 

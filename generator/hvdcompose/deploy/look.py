@@ -67,7 +67,8 @@ def must(outcomes: Mapping[str, Outcome[object]], doing: str) -> None:
 def look(target: Target, *, forced: bool = False, replace: bool = False, launches: bool = True) -> Seen:
     """Return what stands and what is to be done. Raises HostsFailed, Refused.
 
-    forced: launch whether or not it ever ran (`run`); replace: a live run may be stopped; launches: False for none at all.
+    forced: launch whether or not it ever ran (`run`); replace: a live run may be stopped;
+    launches: False for none at all.
     """
     observed, gone, lost, client = _snapshots(target)
     key, key_is_new = _find_key(target, observed)
@@ -84,14 +85,25 @@ def look(target: Target, *, forced: bool = False, replace: bool = False, launche
     launch = target.launch(image, forced=forced) if launches else None
     missing = [name for name, told in details.items() if target.code and not told.has_code]
     plan = reconcile(
-        target.desired(key, image), observed, launch, history=history, images=needs, code_missing=missing, **options  # type: ignore[arg-type]
+        target.desired(key, image),
+        observed,
+        launch,
+        history=history,
+        images=needs,
+        code_missing=missing,
+        **options,  # type: ignore[arg-type]
     )
     return Seen(observed, gone, key, key_is_new, image, plan, launch, history, lost)
 
 
-def _snapshots(target: Target) -> tuple[dict[str, Observed], dict[str, Observed], dict[str, HostError], ImageFacts | None]:
+def _snapshots(
+    target: Target,
+) -> tuple[dict[str, Observed], dict[str, Observed], dict[str, HostError], ImageFacts | None]:
     """Ask all hosts for their containers and the client for its image, at once."""
-    engines = {**target.engines, **{f"{name} (left cluster.yaml)": engine for name, engine in target.gone.items()}}
+    engines = {
+        **target.engines,
+        **{f"{name} (left cluster.yaml)": engine for name, engine in target.gone.items()},
+    }
 
     def ask(name: str) -> Observed | ImageFacts | None:
         if name == CLIENT_IMAGE:
@@ -128,7 +140,12 @@ def _find_key(target: Target, observed: Mapping[str, Observed]) -> tuple[Cluster
 
 def _labelled_image(observed: Mapping[str, Observed]) -> str | None:
     """Return the image digest that all containers carry, or None when they differ or there are none."""
-    digests = {container.image_digest for seen in observed.values() for container in seen.containers if container.service != FILL}
+    digests = {
+        container.image_digest
+        for seen in observed.values()
+        for container in seen.containers
+        if container.service != FILL
+    }
     return digests.pop() or None if len(digests) == 1 else None
 
 
@@ -145,7 +162,7 @@ def _history(target: Target, observed: Mapping[str, Observed], launch: Launch | 
 
 
 def _details(target: Target) -> dict[str, Details]:
-    """Ask all hosts what matters before something is done. Raises HostsFailed, and Refused for what would stop a run."""
+    """Ask all hosts what matters before something is done. Raises HostsFailed, Refused."""
     volume = code_volume(target.cluster.name, target.code_digest)
 
     def ask(name: str) -> Details | str:

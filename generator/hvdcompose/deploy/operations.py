@@ -53,7 +53,10 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
     _start_workers(target, seen, image, report)
     run = _launch(target, seen, image, report) if _is_launched(target, seen, image) else None
     if target.code is not None:
-        on_all(target.engines, lambda name: prune_code(target.engines[name], target.cluster.name, target.code_digest))
+        on_all(
+            target.engines,
+            lambda name: prune_code(target.engines[name], target.cluster.name, target.code_digest),
+        )
     return run
 
 
@@ -70,14 +73,17 @@ def refuse_disturbance(seen: Seen) -> None:
         steps = "\n".join(f"  {step}" for step in seen.plan.disturbs)
         raise Refused(
             f"run {seen.plan.live} is live, and this would disturb it:\n{steps}",
-            hint="wait for its end (hvdcompose logs -f), end it (hvdcompose stop), or say --replace to end it and go on",
+            hint="wait for its end (hvdcompose logs -f), end it (hvdcompose stop), or say --replace to end it now",
         )
 
 
 def refuse_live(seen: Seen, why: str) -> None:
     """Raise Refused while a run is live."""
     if seen.plan.live:
-        raise Refused(f"run {seen.plan.live} is live: {why}", hint="wait for its end (hvdcompose logs -f) or end it (hvdcompose stop)")
+        raise Refused(
+            f"run {seen.plan.live} is live: {why}",
+            hint="wait for its end (hvdcompose logs -f) or end it (hvdcompose stop)",
+        )
 
 
 def _remove_gone(target: Target, seen: Seen, report: Reporter) -> None:
@@ -109,7 +115,13 @@ def _deliver_image(target: Target, seen: Seen, report: Reporter) -> str:
     if plan.hosts(Action.BUILD_IMAGE):
         assert image.build is not None
         report.host("this machine", f"building {image.name}")
-        images.build(image.name, target.base / image.build, image.args, target.build, lambda line: report.host("this machine", line))
+        images.build(
+            image.name,
+            target.base / image.build,
+            image.args,
+            target.build,
+            lambda line: report.host("this machine", line),
+        )
     client = images.client_image(image.name)
 
     def deliver(name: str) -> None:
@@ -132,13 +144,16 @@ def _deliver_image(target: Target, seen: Seen, report: Reporter) -> str:
 
 
 def _common_digest(target: Target) -> str:
-    """Return the digest of the image on all hosts. Raises HostsFailed where one lacks it, HvdError where they differ."""
+    """Return the digest of the image on all hosts. Raises HostsFailed, HvdError where they differ."""
     outcomes = on_all(target.engines, lambda name: images.image_facts(target.engines[name], target.cluster.image.name))
     must(outcomes, "asking for the image")
     found = {name: outcome.value.digest if outcome.value else "none" for name, outcome in outcomes.items()}
     if len(set(found.values())) > 1 or "none" in found.values():
         told = "\n".join(f"{name}: {digest}" for name, digest in found.items())
-        raise HvdError(f"the hosts do not have one and the same {target.cluster.image.name}:\n{told}", hint="hvdcompose apply")
+        raise HvdError(
+            f"the hosts do not have one and the same {target.cluster.image.name}:\n{told}",
+            hint="hvdcompose apply",
+        )
     return next(iter(found.values()))
 
 
@@ -150,7 +165,10 @@ def _changing(seen: Seen) -> tuple[str, ...]:
 def _refuse_what_cannot_start(target: Target, seen: Seen) -> None:
     """Try GPUs and look into the user's ssh folder before anything starts anywhere. Raises HostsFailed, Refused."""
     with_gpus = [name for name in _changing(seen) if target.plans[name].gpus.kind != "none"]
-    outcomes = on_all(with_gpus, lambda name: try_gpus(target.engines[name], target.cluster.image.name, target.plans[name].gpus))
+    outcomes = on_all(
+        with_gpus,
+        lambda name: try_gpus(target.engines[name], target.cluster.image.name, target.plans[name].gpus),
+    )
     must(outcomes, "trying the GPUs")
     _refuse_uncounted(target, values(outcomes))
     if not target.cluster.ssh.managed:
@@ -159,9 +177,16 @@ def _refuse_what_cannot_start(target: Target, seen: Seen) -> None:
 
 def _refuse_uncounted(target: Target, counted: Mapping[str, int]) -> None:
     """`gpus: all` without slots means one rank a host; with more GPUs the user has to say what is meant."""
-    unsaid = {name: number for name, number in counted.items() if number > 1 and not target.host(name).slots_given and target.host(name).gpus.kind == "all"}
+    unsaid = {
+        name: number
+        for name, number in counted.items()
+        if number > 1 and not target.host(name).slots_given and target.host(name).gpus.kind == "all"
+    }
     if unsaid:
-        told = "\n".join(f"hosts.{name}: `gpus: all` gives {number} GPUs, and `slots` does not say how many ranks use them" for name, number in unsaid.items())
+        told = "\n".join(
+            f"hosts.{name}: `gpus: all` gives {number} GPUs, and `slots` does not say how many ranks use them"
+            for name, number in unsaid.items()
+        )
         raise Refused(told, hint="; ".join(f"hosts.{name}: slots: {number}" for name, number in unsaid.items()))
 
 
@@ -171,7 +196,9 @@ def _refuse_ssh_folder(target: Target) -> None:
     must(outcomes, "looking into the ssh folder")
     files = values(outcomes)
     told = [
-        f"{name}: {fault}" for name, entries in files.items() for fault in faults(folder, entries, launches=name == target.primary.host)
+        f"{name}: {fault}"
+        for name, entries in files.items()
+        for fault in faults(folder, entries, launches=name == target.primary.host)
     ]
     told += [
         f"{name}: {folder}/authorized_keys has none of the keys that {target.primary.host} offers"
@@ -179,7 +206,10 @@ def _refuse_ssh_folder(target: Target) -> None:
         if name != target.primary.host and strangers(files[target.primary.host], entries)
     ]
     if told:
-        raise Refused("\n".join(told), hint="or let hvdcompose keep the keys: name a volume in `ssh.volume` instead of a path")
+        raise Refused(
+            "\n".join(told),
+            hint="or let hvdcompose keep the keys: name a volume in `ssh.volume` instead of a path",
+        )
 
 
 def _deliver_code(target: Target, seen: Seen, report: Reporter) -> None:
@@ -205,21 +235,30 @@ def _remove_leftovers(target: Target, seen: Seen) -> None:
         role = target.plans[name].role
         for container in seen.observed[name].containers:
             if container.service not in (role, FILL):
-                target.engines[name].call("rm", "--force", container.id, doing="removing a container", deadline=ACT_SECONDS)
+                target.engines[name].call(
+                    "rm", "--force", container.id, doing="removing a container", deadline=ACT_SECONDS
+                )
 
-    must(on_all([name for name in seen.plan.hosts(Action.REMOVE) if name in target.plans], remove), "removing containers")
+    must(
+        on_all([name for name in seen.plan.hosts(Action.REMOVE) if name in target.plans], remove),
+        "removing containers",
+    )
 
 
 def _write_env(target: Target, seen: Seen, name: str, image: str, **more: str) -> None:
     """Write what Compose puts into the labels of a host's container."""
-    variables = {"HVD_KEYS": keys_digest(target.cluster, target.host(name), seen.key), "HVD_IMAGE": image, **more}
+    variables = {
+        "HVD_KEYS": keys_digest(target.cluster, target.host(name), seen.key),
+        "HVD_IMAGE": image,
+        **more,
+    }
     if target.code is not None:
         variables["HVD_CODE"] = target.code_digest
     composefiles.write_env(target.root, name, variables)
 
 
 def _start(target: Target, seen: Seen, name: str, files: Iterable[str] = (composefiles.COMPOSE,)) -> None:
-    """Make and start a host's container; its volumes are filled before it starts, unless they hold these keys already."""
+    """Make and start a host's container; its volumes are filled first, unless they hold these keys already."""
     engine, plan = target.engines[name], target.plans[name]
     before = seen.container(name, plan.role)
     paths = [target.root / name / file for file in files]
@@ -244,7 +283,14 @@ def _start_workers(target: Target, seen: Seen, image: str, report: Reporter) -> 
         engine = target.engines[name]
         try:
             _start(target, seen, name)
-            engine.call("exec", container, "/hvd/worker", "ready", doing="waiting for its worker", deadline=READY_SECONDS)
+            engine.call(
+                "exec",
+                container,
+                "/hvd/worker",
+                "ready",
+                doing="waiting for its worker",
+                deadline=READY_SECONDS,
+            )
         except HostError as error:
             raise _with_log(engine, container, error) from None
         report.host(name, "worker is ready")

@@ -120,7 +120,10 @@ def reconcile(
         if want.role == "worker":
             steps += worker_steps(want, observed[want.host])
     primary = next(want for want in desired if want.role == "launcher")
-    steps += [Step(primary.host, Action.REMOVE, f"its {c.service} is not in cluster.yaml") for c in leftovers(primary, observed)]
+    steps += [
+        Step(primary.host, Action.REMOVE, f"its {c.service} is not in cluster.yaml")
+        for c in leftovers(primary, observed)
+    ]
     launcher = observed[primary.host].service("launcher")
     live = live_run(launcher)
     steps += launch_steps(primary, launcher, launch, history)
@@ -151,7 +154,10 @@ def leftovers(want: Desired, observed: Mapping[str, Observed]) -> list[Container
 
 def worker_steps(want: Desired, seen: Observed) -> list[Step]:
     """Return what a secondary needs: nothing, a worker, or another one."""
-    steps = [Step(want.host, Action.REMOVE, f"its {c.service} is not in cluster.yaml") for c in leftovers(want, {want.host: seen})]
+    steps = [
+        Step(want.host, Action.REMOVE, f"its {c.service} is not in cluster.yaml")
+        for c in leftovers(want, {want.host: seen})
+    ]
     worker = seen.service("worker")
     if worker is None:
         return [*steps, Step(want.host, Action.CREATE, "no worker there")]
@@ -181,7 +187,9 @@ def ailment(worker: Container) -> str | None:
     return f"its worker is {worker.state}"
 
 
-def launch_steps(want: Desired, launcher: Container | None, launch: Launch | None, history: frozenset[str] | None) -> list[Step]:
+def launch_steps(
+    want: Desired, launcher: Container | None, launch: Launch | None, history: frozenset[str] | None
+) -> list[Step]:
     """Return the launch, or nothing: an unchanged launch that ran or runs is left alone unless it is asked for."""
     if launch is None:
         return []
@@ -191,8 +199,14 @@ def launch_steps(want: Desired, launcher: Container | None, launch: Launch | Non
         return []
     if history is not None and launch.digest in history:
         return []
-    if launcher is not None and launcher.launch == launch.digest and not launcher.state == "created":
+    if launcher is not None and launcher.launch == launch.digest and launcher.state != "created":
         if launcher.exit_code == 0:
             return []
-        return [Step(want.host, Action.LAUNCH, f"it was never started, the launcher ended with exit {launcher.exit_code}: {launch.title}")]
+        return [
+            Step(
+                want.host,
+                Action.LAUNCH,
+                f"it was never started, the launcher ended with exit {launcher.exit_code}: {launch.title}",
+            )
+        ]
     return [Step(want.host, Action.LAUNCH, f"never ran: {launch.title}")]

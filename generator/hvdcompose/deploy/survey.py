@@ -48,7 +48,10 @@ def merged_logs(target: Target, hosts: list[str], *, follow: bool, tail: str) ->
         return [split_stamp(line) for line in target.engines[name].logs(target.plans[name].container, tail=tail)]
 
     outcomes = on_all(hosts, read)
-    streams = [[(stamp, at, name, text) for at, (stamp, text) in enumerate(outcome.value or [])] for name, outcome in outcomes.items()]
+    streams = [
+        [(stamp, at, name, text) for at, (stamp, text) in enumerate(outcome.value or [])]
+        for name, outcome in outcomes.items()
+    ]
     for _, _, name, text in heapq.merge(*streams):
         yield name, text
     for name, outcome in outcomes.items():

@@ -101,7 +101,11 @@ def new_target(cluster: Cluster, base: Path) -> Target:
         plans=plans,
         texts={name: render(plan) for name, plan in plans.items()},
         engines={name: Engine(name, plan.context, known.get(plan.context)) for name, plan in plans.items()},
-        gone={found.host: Engine(found.host, found.context, known.get(found.context)) for found in on_disk if found.host not in plans},
+        gone={
+            found.host: Engine(found.host, found.context, known.get(found.context))
+            for found in on_disk
+            if found.host not in plans
+        },
         code=read_code(base / cluster.train.code) if cluster.train.code else None,
         build=build_digest(base / cluster.image.build, cluster.image.args) if cluster.image.build else "",
     )

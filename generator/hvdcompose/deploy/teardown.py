@@ -20,7 +20,7 @@ def volumes_of(engine: Engine, project: str) -> list[str]:
 
 
 def take_down(target: Target, report: Reporter, *, volumes: bool) -> dict[str, Outcome[None]]:
-    """Remove the cluster's containers, and with `volumes` its volumes, from every host, those that left cluster.yaml included.
+    """Remove the cluster's containers from every host, those that left cluster.yaml included; `volumes` too if told.
 
     Returns an outcome per host; the folder of a host that left is deleted once its containers are gone.
     """

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from hvdcompose.hosts.observed import EngineFacts
 
 OLDEST_COMPOSE = (2, 23)  # the first that takes `configs: content:`
-ROOTLESS_HOST_NETWORK = (29, 5)  # the first whose rootless `network_mode: host` is the machine's (moby pull request 47103)
+ROOTLESS_HOST_NETWORK = (
+    29,
+    5,
+)  # the first whose rootless `network_mode: host` is the machine's (moby pull request 47103)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def engines_are_rootful(facts: Facts) -> Iterator[Finding]:
         if engine.rootless and version_of(engine.version) < ROOTLESS_HOST_NETWORK:
             yield Finding(
                 host,
-                f"its Docker {engine.version} is rootless, and the host network of a rootless engine is not the machine's: "
+                f"its Docker {engine.version} is rootless, and its host network is not the machine's: "
                 "sshd would listen where no other host can reach it",
                 f"point its context ({facts.contexts.get(host, host)}) to a rootful engine, usually "
                 "unix:///var/run/docker.sock or ssh://USER@HOST; or use Docker 29.5 or later there",
@@ -69,10 +72,18 @@ def engines_differ(facts: Facts) -> Iterator[Finding]:
         other = first.setdefault(engine.id, host) if engine.id else host
         if other != host:
             contexts = f"{facts.contexts.get(other, other)} and {facts.contexts.get(host, host)}"
-            yield Finding(host, f"same Docker engine as {other}: the contexts {contexts} lead to one machine", "docker context ls")
+            yield Finding(
+                host,
+                f"same Docker engine as {other}: the contexts {contexts} lead to one machine",
+                "docker context ls",
+            )
 
 
-RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (compose_is_there, engines_are_rootful, engines_differ)
+RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    compose_is_there,
+    engines_are_rootful,
+    engines_differ,
+)
 
 
 def findings(facts: Facts) -> list[Finding]:

@@ -14,8 +14,8 @@ from hvdcompose.stack.plan import CODE_TARGET
 
 LIMIT_BYTES = 200 * 1024 * 1024
 IGNORED_FOLDERS = frozenset(
-    {".git", "__pycache__", ".venv", "venv", ".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints", "node_modules"}
-)  # fmt: skip
+    (".git", "__pycache__", ".venv", "venv", ".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules")
+)
 IGNORED_ENDINGS = (".pyc", ".pyo", ".swp", "~")
 
 
@@ -72,9 +72,15 @@ def _walk(folder: Path) -> list[Path]:
     found = []
     for root, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
         here = Path(root).resolve()
-        folders[:] = sorted(name for name in folders if name not in IGNORED_FOLDERS and not _climbs(here, Path(root, name)))
+        folders[:] = sorted(
+            name for name in folders if name not in IGNORED_FOLDERS and not _climbs(here, Path(root, name))
+        )
         found += [Path(root, name) for name in folders]
-        found += [Path(root, name) for name in sorted(files) if not name.endswith(IGNORED_ENDINGS) and Path(root, name).is_file()]
+        found += [
+            Path(root, name)
+            for name in sorted(files)
+            if not name.endswith(IGNORED_ENDINGS) and Path(root, name).is_file()
+        ]
     return sorted(found)
 
 

@@ -18,7 +18,9 @@ def endpoints() -> dict[str, str]:
     try:
         listed = process.run(["docker", "context", "ls", "--format", "{{json .}}"], deadline=20)
     except FileNotFoundError:
-        raise HvdError("there is no docker command on this machine", hint="install the Docker CLI and Compose") from None
+        raise HvdError(
+            "there is no docker command on this machine", hint="install the Docker CLI and Compose"
+        ) from None
     rows = [json.loads(line) for line in listed.out.splitlines() if line.startswith("{")]
     return {str(row["Name"]): str(row.get("DockerEndpoint", "")) for row in rows}
 

@@ -1,4 +1,4 @@
-"""What a host's volumes get before its container starts: keys and code. And the way back: files of the last launcher."""
+"""What a host's volumes get before its container starts, keys and code; and the way back, from the launcher's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ def code_volume(cluster: str, digest: str) -> str:
 
 def _helper(engine: Engine, cluster: str, image: str, service: str, *options: str) -> str:
     """Make a container that is never started, labelled so that `down` and the next snapshot know it; return its id."""
-    labels = ("--label", f"com.docker.compose.project={cluster}", "--label", f"com.docker.compose.service={service}")
+    labels = (
+        "--label",
+        f"com.docker.compose.project={cluster}",
+        "--label",
+        f"com.docker.compose.service={service}",
+    )
     words = ("create", "--pull", "never", "--entrypoint", "true", *labels, *options, image)
     return engine.call(*words, doing="making a helper container", deadline=ACT_SECONDS).strip()
 
@@ -46,7 +51,7 @@ def fill_code(engine: Engine, cluster: str, image: str, code: Code) -> bool:
 
 
 def drop_half_filled(engine: Engine, cluster: str, helpers: dict[str, str]) -> None:
-    """Remove the helpers ({container id: code digest}) an interrupted client left, and the volumes they were filling."""
+    """Remove the helpers ({container id: code digest}) an interrupted client left, and what they were filling."""
     for helper, digest in helpers.items():
         _remove(engine, helper)
         if digest:
@@ -55,9 +60,18 @@ def drop_half_filled(engine: Engine, cluster: str, helpers: dict[str, str]) -> N
 
 def prune_code(engine: Engine, cluster: str, keep: str) -> None:
     """Remove the volumes of other versions of the code; those still in use stay."""
-    labels = ("--filter", f"label=com.docker.compose.project={cluster}", "--filter", "label=com.docker.compose.volume=code")
+    labels = (
+        "--filter",
+        f"label=com.docker.compose.project={cluster}",
+        "--filter",
+        "label=com.docker.compose.volume=code",
+    )
     listed = engine.ask("volume", "ls", "--quiet", *labels)
-    old = [name for name in listed.out.split() if name.startswith(f"{cluster}-code-") and name != code_volume(cluster, keep)]
+    old = [
+        name
+        for name in listed.out.split()
+        if name.startswith(f"{cluster}-code-") and name != code_volume(cluster, keep)
+    ]
     if old:
         engine.ask("volume", "rm", *old)
 
@@ -71,8 +85,10 @@ def drop_keys(engine: Engine, container: str, volumes: tuple[str, ...]) -> None:
             raise engine.fail(completed, f"removing the volume {volume} with the old keys", ACT_SECONDS)
 
 
-def _read(engine: Engine, cluster: str, image: str, container: str | None, volume: str, target: str, path: str) -> bytes | None:
-    """Return the tar of a path in a volume, through the container that has it or a helper; None when it is not there."""
+def _read(
+    engine: Engine, cluster: str, image: str, container: str | None, volume: str, target: str, path: str
+) -> bytes | None:
+    """Return the tar of a path in a volume, through its container or a helper; None when it is not there."""
     if container is not None:
         return engine.get(container, path)
     if engine.inspect("volume", volume) is None or engine.inspect("image", image) is None:

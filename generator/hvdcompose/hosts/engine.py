@@ -36,7 +36,11 @@ class Engine:
     def fail(self, completed: process.Completed, doing: str, seconds: float) -> HostError:
         """Return the error for a command that failed."""
         if completed.timed_out:
-            return HostError(self.host, f"{doing}: no answer within {seconds:.0f} s", hint="is the host frozen or overloaded?")
+            return HostError(
+                self.host,
+                f"{doing}: no answer within {seconds:.0f} s",
+                hint="is the host frozen or overloaded?",
+            )
         message, hint = explain(completed.err or completed.out)
         return HostError(self.host, f"{doing}: {message}", hint=hint, output=completed.tail)
 
@@ -86,7 +90,9 @@ class Engine:
             return None
         raise self.fail(completed, f"reading {path}", ACT_SECONDS)
 
-    def logs(self, container: str, *, follow: bool = False, since: str | None = None, tail: str = "all") -> Iterator[str]:
+    def logs(
+        self, container: str, *, follow: bool = False, since: str | None = None, tail: str = "all"
+    ) -> Iterator[str]:
         """Yield a container's log lines, each with Docker's RFC 3339 timestamp in front."""
         options = [*(["--follow"] if follow else []), *(["--since", since] if since else [])]
         return process.lines(self.words("logs", "--timestamps", "--tail", tail, *options, container))
@@ -104,23 +110,39 @@ class Engine:
             client_call=["env", *process.unset_words(os.environ), *guard, "docker"],
         )
 
-    def up(self, files: Sequence[Path], project: str, *, start: bool, recreate: bool = False, deadline: float = ACT_SECONDS) -> None:
-        """`docker compose up -d` for a host's file, without start `up --no-start`. Raises HostError with Compose's last lines."""
+    def up(
+        self,
+        files: Sequence[Path],
+        project: str,
+        *,
+        start: bool,
+        recreate: bool = False,
+        deadline: float = ACT_SECONDS,
+    ) -> None:
+        """`docker compose up -d` for a host's file; without start `up --no-start`. Raises HostError."""
         from python_on_whales.exceptions import DockerException
 
         client = self.compose(files, project, deadline=deadline)
         try:
             client.compose.up(
-                detach=start, start=start, force_recreate=recreate, remove_orphans=True, pull="never", quiet=True, color=False
+                detach=start,
+                start=start,
+                force_recreate=recreate,
+                remove_orphans=True,
+                pull="never",
+                quiet=True,
+                color=False,
             )
         except DockerException as error:
-            raise self._compose_error(error, "starting the container" if start else "making the container", deadline) from None
+            raise self._compose_error(
+                error, "starting the container" if start else "making the container", deadline
+            ) from None
 
-    def down(self, project: str, *, volumes: bool, deadline: float = ACT_SECONDS) -> None:
-        """`docker compose down` for a project, by its labels alone: no file is needed. Raises HostError."""
+    def down(self, files: Sequence[Path], project: str, *, volumes: bool, deadline: float = ACT_SECONDS) -> None:
+        """`docker compose down` for a host's file and whatever else carries the project's label. Raises HostError."""
         from python_on_whales.exceptions import DockerException
 
-        client = self.compose([], project, deadline=deadline)
+        client = self.compose(files, project, deadline=deadline)
         try:
             client.compose.down(remove_orphans=True, volumes=volumes, quiet=True)
         except DockerException as error:

@@ -21,11 +21,11 @@ KNOWN = (
         "there is no Docker context {0} on this machine",
         "docker context create {0} --docker host=ssh://USER@HOST",
     ),
-    Known(r"Host key verification failed", "ssh does not know the host's key", "log in to it once with ssh, then try again"),
+    Known(r"Host key verification failed", "ssh does not know the host's key", "log in to it once with ssh"),
     Known(
         r"Permission denied \((?:publickey|password)",
         "ssh refuses the login of this Docker context",
-        "`ssh -o BatchMode=yes USER@HOST true` must work without a question: load the key into an agent, or add it there",
+        "`ssh -o BatchMode=yes USER@HOST true` must work without a question: load the key into an agent",
     ),
     Known(r"Could not resolve hostname ([^:\s]+)", "the name {0} of its Docker context does not resolve"),
     Known(
@@ -35,7 +35,7 @@ KNOWN = (
     ),
     Known(r"port (\d+): Connection refused", "nothing listens on its ssh port {0}: the machine is up, its sshd is not"),
     Known(r"No route to host", "no route to the host: it is off, or on another network"),
-    Known(r"Connection timed out|i/o timeout|Operation timed out", "no answer: the host is off, or a firewall drops the packets"),
+    Known(r"Connection timed out|i/o timeout|Operation timed out", "no answer: off, or a firewall drops the packets"),
     Known(
         r"docker: (?:command )?not found|exit status 127",
         "docker is not on the PATH of an ssh session there",
@@ -66,7 +66,7 @@ KNOWN = (
         "its Docker engine knows no CDI device {0}",
         "on that host: nvidia-ctk cdi list; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
     ),
-    Known(r"unsatisfied condition: ([^,\s]+)", "the image needs {0}, the host's GPU driver is older", "update the driver there"),
+    Known(r"unsatisfied condition: ([^,\s]+)", "the image needs {0}; its GPU driver is older", "update it there"),
     Known(
         r"nvidia-container-cli: device error: ([^:]+): unknown device|unknown device",
         "it has no such GPU: {0}",
@@ -88,7 +88,7 @@ KNOWN = (
         "its engine may not set the ulimits of cluster.yaml",
         "lower or drop `ulimits` for this host",
     ),
-    Known(r"pull access denied|authentication required|unauthorized", "the registry refuses to give the image", "docker login"),
+    Known(r"pull access denied|authentication required|unauthorized", "the registry refuses it", "docker login"),
     Known(r"no matching manifest for (\S+)", "the image is not made for its architecture ({0})"),
     Known(r"exec format error", "the image is made for another architecture"),
     Known(
@@ -102,7 +102,9 @@ KNOWN = (
 def explain(text: str) -> tuple[str, str | None]:
     """Return (sentence, hint) for what a command wrote when it failed; its own last line where nothing is known."""
     for known in KNOWN:
-        found = re.search(known.pattern, text, re.IGNORECASE | re.DOTALL if "rlimit" in known.pattern else re.IGNORECASE)
+        found = re.search(
+            known.pattern, text, re.IGNORECASE | re.DOTALL if "rlimit" in known.pattern else re.IGNORECASE
+        )
         if found:
             groups = [group or "" for group in found.groups()] or [""]
             return known.message.format(*groups), known.hint.format(*groups) if known.hint else None

@@ -11,14 +11,15 @@ from hvdcompose.errors import HostError
 from hvdcompose.hosts import process
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[T]):
+class Outcome(Generic[T_co]):
     """What a host gave: a value, or the error that says why not."""
 
-    value: T | None = None
+    value: T_co | None = None
     error: HostError | None = None
 
     @property

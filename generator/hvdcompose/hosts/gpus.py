@@ -29,5 +29,18 @@ def try_gpus(engine: Engine, image: str, gpus: Gpus) -> int:
     Raises HostError where the engine refuses the reservation.
     """
     script = "command -v nvidia-smi >/dev/null || exit 0; nvidia-smi -L"
-    words = ["run", "--rm", "--pull", "never", "--network", "none", *gpu_words(gpus), "--entrypoint", "sh", image, "-c", script]
+    words = [
+        "run",
+        "--rm",
+        "--pull",
+        "never",
+        "--network",
+        "none",
+        *gpu_words(gpus),
+        "--entrypoint",
+        "sh",
+        image,
+        "-c",
+        script,
+    ]
     return count_listed(engine.call(*words, doing="trying its GPUs", deadline=TRY_SECONDS))

@@ -43,7 +43,9 @@ def identity(told: Mapping[str, Any]) -> str:
     parts = {
         "architecture": told.get("Architecture"),
         "layers": (told.get("RootFS") or {}).get("Layers"),
-        "config": {name: config.get(name) or None for name in ("Env", "Cmd", "Entrypoint", "WorkingDir", "User", "Labels")},
+        "config": {
+            name: config.get(name) or None for name in ("Env", "Cmd", "Entrypoint", "WorkingDir", "User", "Labels")
+        },
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -51,7 +53,12 @@ def identity(told: Mapping[str, Any]) -> str:
 def parse_image(told: Mapping[str, Any]) -> ImageFacts:
     """Return the facts in the JSON of `docker image inspect`. Pure."""
     labels = (told.get("Config") or {}).get("Labels") or {}
-    return ImageFacts(identity(told), str(told.get("Architecture", "")), int(told.get("Size", 0)), str(labels.get(BUILD_LABEL, "")))
+    return ImageFacts(
+        identity(told),
+        str(told.get("Architecture", "")),
+        int(told.get("Size", 0)),
+        str(labels.get(BUILD_LABEL, "")),
+    )
 
 
 def image_facts(engine: Engine, name: str) -> ImageFacts | None:
@@ -70,20 +77,36 @@ def client_image(name: str) -> ImageFacts | None:
 
 def build_digest(folder: Path, args: Mapping[str, str]) -> str:
     """Return 12 hex digits over a build folder and the build arguments."""
-    return hashlib.sha256(f"{read_code(folder).digest}{json.dumps(dict(args), sort_keys=True)}".encode()).hexdigest()[:12]
+    return hashlib.sha256(f"{read_code(folder).digest}{json.dumps(dict(args), sort_keys=True)}".encode()).hexdigest()[
+        :12
+    ]
 
 
 def build_words(name: str, folder: Path, args: Mapping[str, str], digest: str) -> list[str]:
     """Return the words of `docker build` for this machine's engine."""
     options = [word for key, value in args.items() for word in ("--build-arg", f"{key}={value}")]
-    return ["docker", "--context", CLIENT, "build", "--label", f"{BUILD_LABEL}={digest}", "-t", name, *options, str(folder)]
+    return [
+        "docker",
+        "--context",
+        CLIENT,
+        "build",
+        "--label",
+        f"{BUILD_LABEL}={digest}",
+        "-t",
+        name,
+        *options,
+        str(folder),
+    ]
 
 
 def build(name: str, folder: Path, args: Mapping[str, str], digest: str, say: Progress) -> None:
     """Build the image on the client's engine, telling its lines. Raises HostError with the last of them."""
     tail: list[str] = []
     with process.child(
-        build_words(name, folder, args, digest), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        build_words(name, folder, args, digest),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
     ) as running:
         timer = threading.Timer(BUILD_SECONDS, lambda: process.end(running))
         timer.start()
@@ -111,7 +134,10 @@ def send(engine: Engine, name: str, size: int, say: Progress) -> None:
     with (
         process.child(save_words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as saving,
         process.child(
-            engine.words("load", "--quiet"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            engine.words("load", "--quiet"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         ) as loading,
     ):
         moved = _Moved()
@@ -143,7 +169,9 @@ class _Moved:
         self.at = time.monotonic()
 
 
-def _pump(saving: subprocess.Popen[bytes], loading: subprocess.Popen[bytes], moved: _Moved, size: int, say: Progress) -> None:
+def _pump(
+    saving: subprocess.Popen[bytes], loading: subprocess.Popen[bytes], moved: _Moved, size: int, say: Progress
+) -> None:
     assert saving.stdout is not None and loading.stdin is not None
     sent, told = 0, time.monotonic()
     while chunk := saving.stdout.read(1 << 20):

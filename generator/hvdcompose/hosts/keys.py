@@ -1,4 +1,4 @@
-"""The cluster's key: one ed25519 pair, from which every worker's host key is derived, so that known_hosts is known ahead.
+"""The cluster's key: one ed25519 pair; every worker's host key is derived from it, so known_hosts is known ahead.
 
 The private half lies on the client (0600, under the XDG state folder) and on the primary, nowhere else.
 """
@@ -70,7 +70,9 @@ class ClusterKey:
     def host_key(self, cluster: str, host: str) -> Ed25519PrivateKey:
         """Return the ssh host key of one worker, derived by HKDF (RFC 5869) so that it is the same after recreation."""
         info = f"hvdcompose host key/{cluster}/{host}".encode()
-        return Ed25519PrivateKey.from_private_bytes(HKDF(SHA256(), 32, None, info).derive(self.private.private_bytes_raw()))
+        return Ed25519PrivateKey.from_private_bytes(
+            HKDF(SHA256(), 32, None, info).derive(self.private.private_bytes_raw())
+        )
 
 
 def known_hosts(cluster: Cluster, key: ClusterKey) -> str:
@@ -113,7 +115,7 @@ def keys_digest(cluster: Cluster, host: Host, key: ClusterKey) -> str:
 
 
 def state_folder(cluster: Cluster) -> Path:
-    """Return the folder of the client's state for a cluster: by name and primary, so that two of one name stay apart."""
+    """Return the folder of the client's state: by name and primary, so that two clusters of one name stay apart."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "hvdcompose" / "clusters" / f"{cluster.name}@{cluster.primary.address}"
 
@@ -129,7 +131,10 @@ def load_key(cluster: Cluster) -> ClusterKey | None:
         raise HvdError(f"cannot read the cluster's key {path}: {error.strerror}") from None
     key = ClusterKey.parse(text)
     if key is None:
-        raise HvdError(f"{path} is not an ed25519 key", hint=f"remove it: a new one is made, or the primary's adopted: rm {path}")
+        raise HvdError(
+            f"{path} is not an ed25519 key",
+            hint=f"remove it: a new one is made, or the primary's adopted: rm {path}",
+        )
     return key
 
 

@@ -16,7 +16,8 @@ folder, found = sys.argv[1], []
 for name in [".", *sorted(os.listdir(folder))]:
     path = os.path.join(folder, name)
     stat = os.stat(path)
-    entry = {"name": name, "uid": stat.st_uid, "mode": stat.st_mode & 0o7777, "private": False, "public": [], "readable": True}
+    entry = {"name": name, "uid": stat.st_uid, "mode": stat.st_mode & 0o7777}
+    entry.update({"private": False, "public": [], "readable": True})
     if os.path.isfile(path):
         try:
             text = open(path, errors="replace").read(1000000)
@@ -54,22 +55,27 @@ def look(engine: Engine, image: str, folder: str) -> tuple[SshFile, ...]:
     words += ["--entrypoint", "python3", image, "-c", LOOK, SSH_TARGET]
     told = json.loads(engine.call(*words, doing=f"looking into {folder}", deadline=LOOK_SECONDS))
     return tuple(
-        SshFile(row["name"], row["uid"], row["mode"], row["private"], tuple(row["public"]), row["readable"]) for row in told
+        SshFile(row["name"], row["uid"], row["mode"], row["private"], tuple(row["public"]), row["readable"])
+        for row in told
     )
 
 
 def faults(folder: str, files: tuple[SshFile, ...], *, launches: bool) -> list[str]:
-    """Return a sentence for each thing that makes ssh or sshd refuse this folder (ssh(1), sshd_config(5) StrictModes)."""
+    """Return a sentence for each thing that makes ssh or sshd refuse this folder (sshd_config(5), StrictModes)."""
     found, by_name = [], {file.name: file for file in files}
     for file in files:
         path = folder if file.name == "." else f"{folder}/{file.name}"
         if file.name in (".", "authorized_keys"):
             if file.uid != 0:
-                found.append(f"{path} belongs to uid {file.uid}, sshd wants root: chown 0 {path} (NFS: root_squash hides root)")
+                found.append(
+                    f"{path} belongs to uid {file.uid}, sshd wants root: chown 0 {path} (NFS: root_squash hides root)"
+                )
             if file.mode & 0o022:
                 found.append(f"{path} has mode {file.mode:04o}, sshd refuses what others may write: chmod go-w {path}")
         if file.private and launches and file.mode & 0o077:
-            found.append(f"{path} has mode {file.mode:04o}, ssh ignores a private key others may read: chmod 600 {path}")
+            found.append(
+                f"{path} has mode {file.mode:04o}, ssh ignores a private key others may read: chmod 600 {path}"
+            )
         if not file.readable:
             found.append(f"{path} cannot be read by root in a container (NFS: root_squash)")
     private = [file for file in files if file.private]

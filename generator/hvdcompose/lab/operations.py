@@ -136,7 +136,7 @@ class _Raising:
         except HvdError as problem:
             raise HostError(name, f"{name}: {problem.message}", hint=problem.hint) from None
         taken = f"after {time.monotonic() - self.began:.1f} s" if name in self.acted else "as it was"
-        self.report(name, f"ready {taken}, {step.host.address}")
+        self.report(name, f"ready {taken}: {step.host.address}, {step.host.gpus_text}")
 
     def _bring_up(self, step: Step) -> None:
         name, container = step.host.name, spec.container(step.host.name)

@@ -34,6 +34,11 @@ class Host:
     cpus: float | None = None
     rootless: bool = False
 
+    @property
+    def gpus_text(self) -> str:
+        """Its GPUs in words."""
+        return "1 GPU" if self.gpus == 1 else f"{self.gpus or 'no'} GPUs"
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -107,7 +112,10 @@ class Plan:
 
 
 def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
-    """Decide what is missing; refuse, before anything is made, what would change or harm what is there."""
+    """Decide what is missing; refuse, before anything is made, what would change or harm what is there.
+
+    GPUs and CPUs describe the hosts that are new. Where none is, asking for others than there are is refused.
+    """
     subnet = _subnet(lab, request, observed)
     count = request.hosts or len(observed.hosts) or spec.DEFAULT_HOSTS
     names = [lab.host(number) for number in range(1, count + 1)]
@@ -130,9 +138,13 @@ def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
             )
             steps.append(Step(wanted, "create", "not there"))
         else:
+            if name in request.rootless and not standing.host.rootless:
+                raise Refused(
+                    f"{name} stands already, and is not rootless", hint=f"hvdcompose lab down{lab.option}"
+                )
             changes += _changes(standing.host, request)
             steps.append(_revive(standing))
-    if changes:
+    if changes and not any(step.verb == "create" for step in steps):
         raise Refused(
             f"these hosts stand already, made otherwise: {'; '.join(changes)}",
             hint=f"hvdcompose lab down{lab.option}",
@@ -161,12 +173,10 @@ def _changes(stands: Host, request: Request) -> list[str]:
     """Say where a host differs from what was asked for in so many words."""
     changes = []
     if request.gpus not in (None, stands.gpus):
-        changes.append(f"{stands.name} has {stands.gpus} GPUs, not {request.gpus}")
+        changes.append(f"{stands.name} has {stands.gpus_text}, not {request.gpus}")
     if request.cpus not in (None, stands.cpus):
         quota = "no CPU quota" if stands.cpus is None else f"{stands.cpus:g} CPUs"
         changes.append(f"{stands.name} has {quota}, not {request.cpus:g}")
-    if stands.name in request.rootless and not stands.rootless:
-        changes.append(f"{stands.name} is not rootless")
     return changes
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from hvdcompose.config.model import Cluster, Host, Horovod
+from hvdcompose.config.model import Cluster, Horovod, Host
 
 RANK = "/hvd/rank"
 

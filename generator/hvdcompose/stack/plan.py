@@ -83,7 +83,7 @@ def plan_host(cluster: Cluster, host: Host) -> HostPlan:
 
 
 def _settings(cluster: Cluster, host: Host) -> dict[str, object]:
-    """Return what the scripts under /hvd need to know; a worker's says nothing about the run, so that it outlives it."""
+    """Return what the scripts under /hvd need; a worker's says nothing of the run, so that it outlives it."""
     own: dict[str, object] = {
         "cluster": cluster.name,
         "host": host.name,

@@ -46,7 +46,9 @@ def scalar(value: object) -> str:
 
 def block(text: str, spaces: int) -> str:
     """Return the lines of a YAML literal block (`|`), indented; for our own scripts, which hold plain ASCII only."""
-    return "".join(f"{' ' * spaces}{line}\n" if line else "\n" for line in text.replace("$", "$$").splitlines()).rstrip("\n")
+    return "".join(f"{' ' * spaces}{line}\n" if line else "\n" for line in text.replace("$", "$$").splitlines()).rstrip(
+        "\n"
+    )
 
 
 @cache
@@ -57,7 +59,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - YAML, not HTML: `scalar` quotes
+        autoescape=False,  # YAML, not HTML: `scalar` quotes
     )
     environment.filters.update(scalar=scalar, block=block, json=lambda value: json.dumps(value, indent=1))
     return environment.get_template("compose.yaml.j2")
