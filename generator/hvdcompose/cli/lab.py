@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from hvdcompose.cli.options import Json
 
 if TYPE_CHECKING:
     from hvdcompose.lab.operations import HostStatus
@@ -18,13 +19,11 @@ app = typer.Typer(
 )
 
 AFTER_DASHES = "hvdcompose.lab.command"
-STATUS_VERSION = 1
+COLUMNS = ("HOST", "ADDRESS", "STATE", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")
 
 Name = Annotated[
     str,
-    typer.Option(
-        help="Name of the lab; its hosts are NAME1, NAME2, ...", envvar="HVDCOMPOSE_LAB", metavar="NAME"
-    ),
+    typer.Option(help="Name of the lab; its hosts are NAME1, NAME2, ...", envvar="HVDCOMPOSE_LAB", metavar="NAME"),
 ]
 
 
@@ -41,9 +40,9 @@ class CommandAfterDashes(TyperCommand):
 
 
 def _report(host: str, text: str) -> None:
-    # one write: the hosts report from threads of their own
-    sys.stderr.write(f"{host or 'lab'}: {text}\n")
-    sys.stderr.flush()
+    from hvdcompose import console
+
+    console.say(f"{host or 'lab'}: {text}")
 
 
 @app.command()
@@ -101,51 +100,41 @@ def up(
 
 
 @app.command()
-def status(
-    name: Name = "lab",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
+def status(name: Name = "lab", as_json: Json = False) -> None:
     """Show every virtual host (docker inspect) and whether its engine answers."""
+    from hvdcompose import console
     from hvdcompose.lab import operations
 
     lab = operations.open_lab(name)
     network, hosts = operations.status(lab)
     if as_json:
-        print(json.dumps(_status_document(name, network, hosts), indent=2))
+        console.show_json("lab status", _document(name, network, hosts))
         return
     if not hosts:
         _report("", f"no hosts in the lab {name}: hvdcompose lab up{lab.option}")
         return
-    rows: list[tuple[str, ...]] = [
-        ("HOST", "ADDRESS", "STATE", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")
-    ]
-    rows += [_row(host) for host in hosts]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    console.table(COLUMNS, [_row(host) for host in hosts])
     if not all(host.image_current for host in hosts):
         _report("", "some hosts were made from an older image: `lab down`, then `lab up`, renews them")
 
 
 def _row(seen: HostStatus) -> tuple[str, ...]:
-    info = seen.info or {}
+    info, host = seen.info or {}, seen.host
     if seen.ready:
         state = "ready"
     elif seen.status == "running":
         state = "no answer" if seen.info is None else "no network"
     else:
         state = seen.status
-    engine = f"{info.get('ServerVersion', '-')}{' rootless' if seen.host.rootless else ''}"
-    cpus = "all" if seen.host.cpus is None else f"{seen.host.cpus:g}"
+    engine = f"{info.get('ServerVersion', '-')}{' rootless' if host.rootless else ''}"
+    cpus = "all" if host.cpus is None else f"{host.cpus:g}"
     containers = str(info.get("ContainersRunning", "-"))
-    host = seen.host
     context = host.name if seen.context else "in `lab shell`" if seen.ssh_context else "-"
     return (host.name, str(host.address), state, engine, str(host.gpus), cpus, containers, context)
 
 
-def _status_document(name: str, network: Network | None, hosts: list[HostStatus]) -> dict[str, Any]:
+def _document(name: str, network: Network | None, hosts: list[HostStatus]) -> dict[str, Any]:
     return {
-        "version": STATUS_VERSION,
         "lab": name,
         "subnet": str(network.subnet) if network else None,
         "hosts": [
@@ -172,9 +161,7 @@ def _status_document(name: str, network: Network | None, hosts: list[HostStatus]
 @app.command()
 def down(
     name: Name = "lab",
-    images: Annotated[
-        bool, typer.Option("--images", help="Remove the images that hosts are made of as well.")
-    ] = False,
+    images: Annotated[bool, typer.Option("--images", help="Remove the images that hosts are made of as well.")] = False,
 ) -> None:
     """Remove all virtual hosts with their data, their network and their contexts (docker rm)."""
     from hvdcompose.lab import operations
@@ -188,9 +175,7 @@ def down(
 @app.command(cls=CommandAfterDashes)
 def shell(
     ctx: typer.Context,
-    host: Annotated[
-        str | None, typer.Argument(help="A virtual host, to be on it; default: this machine.")
-    ] = None,
+    host: Annotated[str | None, typer.Argument(help="A virtual host, to be on it; default: this machine.")] = None,
     name: Name = "lab",
 ) -> None:
     """Open a shell where the lab's contexts work, or on a HOST; with `-- CMD ARGS`, run that instead."""
@@ -206,13 +191,12 @@ def shell(
 
 @app.command()
 def image(
-    rootless: Annotated[
-        bool, typer.Option("--rootless", help="The image of rootless hosts as well.")
-    ] = False,
+    rootless: Annotated[bool, typer.Option("--rootless", help="The image of rootless hosts as well.")] = False,
 ) -> None:
     """Build the image of the virtual hosts now (docker build), as `up` does when it is missing."""
+    from hvdcompose import console
     from hvdcompose.lab import engine, images
 
     docker = engine.find_engine()
     for kind in (False, True) if rootless else (False,):
-        print(images.ensure_image(docker, _report, rootless=kind))
+        console.out(images.ensure_image(docker, _report, rootless=kind))

@@ -88,9 +88,7 @@ def _context_endpoint(docker: tuple[str, ...], name: str | None) -> str:
     except FileNotFoundError:
         raise HvdError(f"{NO_ENGINE}: there is no docker command", hint=NO_ENGINE_HINT) from None
     if not done.ok:
-        raise UsageError(
-            f"Docker's current context cannot be read: {reason(done)}", hint="docker context use default"
-        )
+        raise UsageError(f"Docker's current context cannot be read: {reason(done)}", hint="docker context use default")
     context = json.loads(done.out)[0]
     if context["Metadata"].get("Description") == spec.DESCRIPTION:
         return _context_endpoint(docker, "default")

@@ -94,7 +94,7 @@ def up(lab: Lab, request: Request, report: Report) -> Raised:
             outcomes = fanout.on_all(raising.steps, raising.raise_host)
         finally:
             raising.over.set()
-        _raise_all(fanout.errors(outcomes))
+        _raise_all(lab, fanout.errors(outcomes))
         if request.ssh or lab.docker_config.exists():
             _write_ssh_contexts(lab, [step.host for step in decided.steps])
     acted = decided.make_network or bool(decided.contexts) or bool(raising.acted)
@@ -134,7 +134,7 @@ class _Raising:
         except HostError:
             raise
         except HvdError as problem:
-            raise HostError(name, f"{name}: {problem.message}", hint=problem.hint) from None
+            raise HostError(name, problem.message, hint=problem.hint) from None
         taken = f"after {time.monotonic() - self.began:.1f} s" if name in self.acted else "as it was"
         self.report(name, f"ready {taken}: {step.host.address}, {step.host.gpus_text}")
 
@@ -146,9 +146,7 @@ class _Raising:
                 self.engine.call("rm", "--force", container)
             image = self.image_names[step.host.rootless]
             group = os.getgid()
-            words = plan.host_words(
-                self.lab, step.host, image, privileged=self.privileged, socket_group=group
-            )
+            words = plan.host_words(self.lab, step.host, image, privileged=self.privileged, socket_group=group)
             self.engine.call(*words, seconds=READY_SECONDS)
         elif step.verb != "keep":
             self._act(name, f"{step.verb}: {step.cause}")
@@ -162,7 +160,7 @@ class _Raising:
 
     def _act(self, name: str, text: str) -> None:
         if self.over.is_set():
-            raise HostError(name, f"{name}: interrupted")
+            raise HostError(name, "interrupted")
         self.acted.add(name)
         self.report(name, text)
 
@@ -185,7 +183,7 @@ class _Raising:
         container, end = spec.container(name), time.monotonic() + READY_SECONDS
         while not self._answers(name, 2):
             if self.over.is_set():
-                raise HostError(name, f"{name}: interrupted")
+                raise HostError(name, "interrupted")
             status = self.engine.call("inspect", "--format", "{{.State.Status}}", container).strip()
             if status == "running" and time.monotonic() < end:
                 continue
@@ -193,17 +191,25 @@ class _Raising:
             why = f"does not answer after {READY_SECONDS} s" if status == "running" else f"is {status}"
             raise HostError(
                 name,
-                f"{name}: the engine in {container} {why}",
+                f"the engine in {container} {why}",
                 hint=f"docker logs {container}",
                 output=log.out + log.err,
             )
 
 
-def _raise_all(errors: list[HostError]) -> None:
-    if len(errors) == 1:
-        raise errors[0]
+class LabError(HvdError):
+    """Some of the virtual hosts failed; `errors` has each with its reason."""
+
+    def __init__(self, lab: Lab, errors: list[HostError]) -> None:
+        names = ", ".join(error.host for error in errors)
+        hint = f"`hvdcompose lab up{lab.option}` goes on from here, `lab down{lab.option}` removes all"
+        super().__init__(f"the lab is not whole: {names}", hint=hint)
+        self.errors = errors
+
+
+def _raise_all(lab: Lab, errors: list[HostError]) -> None:
     if errors:
-        raise HvdError("\n".join(error.message for error in errors), hint=errors[0].hint)
+        raise LabError(lab, errors)
 
 
 def _may_be_privileged(engine: Engine, image: str) -> bool:
@@ -288,7 +294,7 @@ def down(lab: Lab, report: Report, *, remove_images: bool = False) -> bool:
         ids = engine.call("ps", "--all", "--quiet", "--filter", label).split()
         if ids:
             report("", f"removing {len(ids)} host{'s' if len(ids) > 1 else ''}")
-            _remove(engine, ids)
+            _remove(lab, engine, ids)
         for volume in engine.call("volume", "ls", "--quiet", "--filter", label).split():
             engine.call("volume", "rm", "--force", volume)
         if seen.network is not None and seen.network.ours:
@@ -304,14 +310,14 @@ def down(lab: Lab, report: Report, *, remove_images: bool = False) -> bool:
     return found
 
 
-def _remove(engine: Engine, containers: list[str]) -> None:
+def _remove(lab: Lab, engine: Engine, containers: list[str]) -> None:
     def remove(container: str) -> None:
         try:
             engine.call("rm", "--force", "--volumes", container, seconds=READY_SECONDS)
         except HvdError as problem:
             raise HostError(container, problem.message) from None
 
-    _raise_all(fanout.errors(fanout.on_all(containers, remove)))
+    _raise_all(lab, fanout.errors(fanout.on_all(containers, remove)))
 
 
 def enter(lab: Lab, command: list[str]) -> NoReturn:
@@ -341,9 +347,7 @@ def enter_host(lab: Lab, host: str, command: list[str], *, terminal: bool) -> No
     """Become a shell, or `command`, on one virtual host; returns only by an error."""
     engine = find_engine()
     if host not in observe(lab, engine).hosts:
-        raise UsageError(
-            f"there is no host {host} in the lab {lab.name}", hint=f"hvdcompose lab status{lab.option}"
-        )
+        raise UsageError(f"there is no host {host} in the lab {lab.name}", hint=f"hvdcompose lab status{lab.option}")
     flags = ["--interactive", *(["--tty"] if terminal else [])]
     words = [*engine.words, "exec", *flags, spec.container(host), *(command or ["bash"])]
     os.execvp(words[0], words)

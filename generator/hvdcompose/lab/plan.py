@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Literal
 
@@ -117,7 +117,8 @@ def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
     GPUs and CPUs describe the hosts that are new. Where none is, asking for others than there are is refused.
     """
     subnet = _subnet(lab, request, observed)
-    count = request.hosts or len(observed.hosts) or spec.DEFAULT_HOSTS
+    last = max((lab.number(name) or 0 for name in observed.hosts), default=0)
+    count = request.hosts or last or spec.DEFAULT_HOSTS
     names = [lab.host(number) for number in range(1, count + 1)]
     if spec.address(subnet, count) >= subnet.broadcast_address:
         raise UsageError(f"{subnet} is too small for {count} hosts", hint=f"--subnet {spec.DEFAULT_SUBNET}")
@@ -125,30 +126,30 @@ def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
     if strangers:
         raise UsageError(f"--rootless {strangers[0]}: the hosts are {names[0]} to {names[-1]}")
     contexts = {} if request.ssh else _contexts(lab, names, observed.contexts)
+    asked_gpus = 1 if request.gpus is None else request.gpus
     steps, changes = [], []
     for number, name in enumerate(names, 1):
-        standing = observed.hosts.get(name)
+        standing, place = observed.hosts.get(name), spec.address(subnet, number)
         if standing is None:
-            wanted = Host(
-                name,
-                spec.address(subnet, number),
-                1 if request.gpus is None else request.gpus,
-                request.cpus,
-                name in request.rootless,
-            )
-            steps.append(Step(wanted, "create", "not there"))
+            new = Host(name, place, asked_gpus, request.cpus, name in request.rootless)
+            steps.append(Step(new, "create", "not there"))
+            continue
+        changes += _changes(standing.host, request)
+        if observed.network is None:
+            # a container cannot move to another network of the same name; its volume keeps the images
+            steps.append(Step(replace(standing.host, address=place), "recreate", "its network is gone"))
         else:
-            if name in request.rootless and not standing.host.rootless:
-                raise Refused(
-                    f"{name} stands already, and is not rootless", hint=f"hvdcompose lab down{lab.option}"
-                )
-            changes += _changes(standing.host, request)
             steps.append(_revive(standing))
     if changes and not any(step.verb == "create" for step in steps):
         raise Refused(
             f"these hosts stand already, made otherwise: {'; '.join(changes)}",
             hint=f"hvdcompose lab down{lab.option}",
         )
+    for step in steps:
+        if step.host.name in request.rootless and not step.host.rootless:
+            raise Refused(
+                f"{step.host.name} stands already, and is not rootless", hint=f"hvdcompose lab down{lab.option}"
+            )
     others = tuple(spec.sort_hosts(lab, [name for name in observed.hosts if name not in names]))
     return Plan(subnet, observed.network is None, tuple(steps), others, contexts)
 
@@ -276,9 +277,7 @@ def read_standing(lab: Lab, inspected: Mapping[str, Any]) -> Standing | None:
 
 def read_network(lab: Lab, inspected: Mapping[str, Any]) -> Network | None:
     """Read one object of `docker network inspect`; None if it has no IPv4 subnet."""
-    subnets = [
-        config["Subnet"] for config in inspected["IPAM"]["Config"] or [] if ":" not in config["Subnet"]
-    ]
+    subnets = [config["Subnet"] for config in inspected["IPAM"]["Config"] or [] if ":" not in config["Subnet"]]
     ours = (inspected["Labels"] or {}).get(spec.LABEL) == lab.name
     return Network(IPv4Network(subnets[0]), ours) if subnets else None
 

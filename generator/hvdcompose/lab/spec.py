@@ -130,9 +130,7 @@ def new_lab(name: str, state_home: Path) -> Lab:
     lab = Lab(parse_name(name), state_home / "hvdcompose" / "lab" / name)
     longest = lab.socket(lab.host(MOST_HOSTS))
     if len(str(longest).encode()) > LONGEST_SOCKET:
-        raise UsageError(
-            f"{longest}: too long a path for a unix socket", hint="set XDG_STATE_HOME to a shorter folder"
-        )
+        raise UsageError(f"{longest}: too long a path for a unix socket", hint="set XDG_STATE_HOME to a shorter folder")
     return lab
 
 

@@ -58,9 +58,7 @@ def ensure_key(lab: Lab) -> str:
     lab.ssh_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     private.touch(mode=0o600)
     private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
     )
     text = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     public.write_text(f"{text.decode()} hvdcompose-{lab.name}\n")
@@ -70,9 +68,7 @@ def ensure_key(lab: Lab) -> str:
 def write_client(lab: Lab, hosts: Iterable[Host], docker_config: Path) -> None:
     """Write what `lab shell` needs to reach the hosts over ssh; `docker_config` has the user's plugins."""
     # not the wrapper itself, which comes first inside `lab shell`
-    folders = [
-        folder for folder in os.environ.get("PATH", os.defpath).split(":") if folder != str(lab.bin_folder)
-    ]
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(":") if folder != str(lab.bin_folder)]
     real = shutil.which("ssh", path=":".join(folders))
     if real is None:
         raise HvdError("there is no ssh command on this machine", hint="apt install openssh-client")

@@ -1,0 +1,45 @@
+# The whole project from a fresh checkout: `make demo`, `make test`. Nothing here asks questions.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help venv engine images demo test test-unit test-e2e lint clean
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+venv: ## .venv with hvdcompose and its tools
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed: apt install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) tools/venv.py
+
+engine: venv ## a Docker engine and Compose, installed and started where there is none
+	@$(BIN)/python tools/engine.py
+
+images: engine ## the trainer's image and the virtual hosts', built when something changed
+	@$(BIN)/python tools/images.py trainer
+	@$(BIN)/hvdcompose lab image --rootless
+
+demo: images ## four virtual hosts on this machine train together
+	@$(BIN)/hvdcompose lab up --hosts 4
+	@if [ -z "$$(docker --context lab1 ps --all --quiet --filter label=com.docker.compose.project=mnist)" ]; \
+	then $(BIN)/hvdcompose apply --follow; \
+	else $(BIN)/hvdcompose apply && $(BIN)/hvdcompose run; fi
+
+lint: venv ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+test-unit: venv ## the tests that need no engine
+	@$(BIN)/pytest -m "not engine"
+
+test-e2e: images ## the tests that need one
+	@$(BIN)/pytest -m engine
+
+test: lint images ## everything: lint, unit tests, end-to-end tests in a lab of their own
+	@$(BIN)/pytest
+
+clean: ## the lab, our images, .venv and caches; the engine stops if it was started from here
+	@if [ -x $(BIN)/hvdcompose ]; then $(BIN)/hvdcompose lab down --images || true; fi
+	@docker image ls --quiet --filter reference='hvd-trainer*' 2>/dev/null | sort -u | xargs -r docker image rm --force
+	@if command -v $(PYTHON) >/dev/null; then $(PYTHON) tools/engine.py stop; fi
+	@rm -rf .venv .cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
