@@ -78,8 +78,8 @@ class Engine:
         raise self.fail(completed, f"docker {kind} inspect {name}", ASK_SECONDS)
 
     def put(self, container: str, tar: bytes) -> None:
-        """Unpack a tar at / of a container, its volumes included. Raises HostError."""
-        self.call("cp", "-a", "-", f"{container}:/", doing="sending files", deadline=ACT_SECONDS, stdin=tar)
+        """Unpack a tar at / of a container, its volumes included, all owned by root. Raises HostError."""
+        self.call("cp", "-", f"{container}:/", doing="sending files", deadline=ACT_SECONDS, stdin=tar)
 
     def get(self, container: str, path: str) -> bytes | None:
         """Return the tar of a path in a container, or None when it is not there. Raises HostError."""
