@@ -67,12 +67,7 @@ def check(text: str) -> None:
 
 
 words = (
-    st.sampled_from([*KEYS, *VALUES])
-    | st.text(max_size=8)
-    | st.integers()
-    | st.floats()
-    | st.none()
-    | st.booleans()
+    st.sampled_from([*KEYS, *VALUES]) | st.text(max_size=8) | st.integers() | st.floats() | st.none() | st.booleans()
 )
 
 
@@ -120,9 +115,7 @@ def test_mutated_shipped_file(text):
 
 structures = st.recursive(
     words,
-    lambda below: (
-        st.lists(below, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), below)
-    ),
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), below),
     max_leaves=30,
 )
 
@@ -141,9 +134,7 @@ def test_any_structure(value):
                 st.sampled_from(["a", "b", "no", "A"]),
                 st.fixed_dictionaries(
                     {"address": st.sampled_from(["10.0.0.1", "alpha", "::1"])},
-                    optional=dict.fromkeys(
-                        ("gpus", "slots", "env", "volumes", "ulimits", "primary"), structures
-                    ),
+                    optional=dict.fromkeys(("gpus", "slots", "env", "volumes", "ulimits", "primary"), structures),
                 ),
             ),
             "train": st.fixed_dictionaries(

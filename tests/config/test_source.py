@@ -46,9 +46,7 @@ def address(line: str) -> str:
 
 def host(*lines: str) -> str:
     """From line 6 on, column 5, under host a."""
-    return edit(
-        "    address: 10.0.0.1\n", "    address: 10.0.0.1\n" + "".join(f"    {line}\n" for line in lines)
-    )
+    return edit("    address: 10.0.0.1\n", "    address: 10.0.0.1\n" + "".join(f"    {line}\n" for line in lines))
 
 
 def command(line: str) -> str:
@@ -82,9 +80,7 @@ IPV4_RULE = "is not an IPv4 address: four numbers from 0 to 255, without leading
 SOURCE_RULE = "is neither a path on the host, which begins with /, nor the name of a volume"
 GPU_FORMS = "all, none, a number of GPUs, a list of ids or {driver: cdi, ids: [...]}"
 NAME_RULE = "must begin with a-z or 0-9 and go on with a-z, 0-9, - and _, 40 characters at most"
-HOST_RULE = (
-    "a host's name begins with a letter or digit and goes on with these, _ . and -, 63 characters at most"
-)
+HOST_RULE = "a host's name begins with a letter or digit and goes on with these, _ . and -, 63 characters at most"
 CLIENT_PATH = "would be on this machine; the mount is on the host, where paths begin with /"
 GPUS_COUNT_ANEW = "GPUs are chosen with gpus; inside a container they are numbered from 0 again"
 SHELL = 'is for a shell: write ["sh", "-c", "..."]; to pass it on, write a list of words'
@@ -112,31 +108,22 @@ MISTAKES = [
     pytest.param("name: demo\n\timage: x\n", "2:1: a tab cannot indent YAML; use spaces", id="tab"),
     pytest.param(
         "name: [demo\n",
-        "1:12: not valid YAML: expected ',' or ']', but got '<stream end>' "
-        "(while parsing a flow sequence, line 1)",
+        "1:12: not valid YAML: expected ',' or ']', but got '<stream end>' (while parsing a flow sequence, line 1)",
         id="bracket left open",
     ),
     pytest.param("name: a: b\n", "1:8: not valid YAML: mapping values are not allowed here", id="two colons"),
-    pytest.param(
-        "name: *nobody\n", "1:7: not valid YAML: found undefined alias 'nobody'", id="unknown alias"
-    ),
+    pytest.param("name: *nobody\n", "1:7: not valid YAML: found undefined alias 'nobody'", id="unknown alias"),
     pytest.param("name: \x07\n", "1:7: the character U+0007 is not allowed", id="control character"),
-    pytest.param(
-        'name: "\\UFFFFFFFF"\n', "1:10: an escape here names no character", id="escape out of range"
-    ),
+    pytest.param('name: "\\UFFFFFFFF"\n', "1:10: an escape here names no character", id="escape out of range"),
     pytest.param(name('name: "de\\0mo"'), "1:7: name: holds a NUL or half a character", id="NUL by escape"),
-    pytest.param(
-        name('name: "\\ud800"'), "1:7: name: holds a NUL or half a character", id="surrogate by escape"
-    ),
+    pytest.param(name('name: "\\ud800"'), "1:7: name: holds a NUL or half a character", id="surrogate by escape"),
     pytest.param("[" * 50, "1:41: not valid YAML: nested deeper than 40 levels", id="nested too deep"),
     pytest.param(
         name("name: !!python/object:os.system x"),
         "1:7: name: YAML tags are not used here; leave out !!python/object:os.system",
         id="python tag",
     ),
-    pytest.param(
-        name("name: !!str 5"), "1:7: name: YAML tags are not used here; leave out !!str", id="harmless tag"
-    ),
+    pytest.param(name("name: !!str 5"), "1:7: name: YAML tags are not used here; leave out !!str", id="harmless tag"),
     pytest.param(BASE + "name: again\n", "10:1: name: doubled key, first on line 1", id="doubled key"),
     pytest.param(
         host("env:", "  A: 1", "  A: 2"),
@@ -145,9 +132,7 @@ MISTAKES = [
     ),
     pytest.param(top("? [a]", ": b"), "10:3: a key must be a word", id="a list as key"),
     pytest.param(top("?", ": b"), "10:2: a key is missing before the colon", id="no key"),
-    pytest.param(
-        top("x-a: &a [*a]"), "10:6: x-a[0]: an alias in it leads back to itself", id="alias into itself"
-    ),
+    pytest.param(top("x-a: &a [*a]"), "10:6: x-a[0]: an alias in it leads back to itself", id="alias into itself"),
     pytest.param(
         top(
             "x-a: &a [x, x, x, x, x, x, x, x, x, x]",
@@ -156,21 +141,15 @@ MISTAKES = [
         "1:1: aliases make this file larger than 100000 values",
         id="alias bomb",
     ),
-    pytest.param(
-        host("<<: 5"), "6:9: hosts.a.<<: only a mapping can be merged, or a list of mappings", id="bad merge"
-    ),
+    pytest.param(host("<<: 5"), "6:9: hosts.a.<<: only a mapping can be merged, or a list of mappings", id="bad merge"),
     # keys
-    pytest.param(
-        top("horovd: {}"), '10:1: horovd: unknown key; did you mean "horovod"?', id="key close to one"
-    ),
+    pytest.param(top("horovd: {}"), '10:1: horovd: unknown key; did you mean "horovod"?', id="key close to one"),
     pytest.param(
         top("services: {}"),
         f"10:1: services: unknown key; allowed: {TOP_KEYS}",
         id="key close to none",
     ),
-    pytest.param(
-        host("adress: 10.0.0.1"), '6:5: hosts.a.adress: unknown key; did you mean "address"?', id="host key"
-    ),
+    pytest.param(host("adress: 10.0.0.1"), '6:5: hosts.a.adress: unknown key; did you mean "address"?', id="host key"),
     pytest.param(
         host("x-a: 1"),
         f"6:5: hosts.a.x-a: unknown key; allowed: {HOST_KEYS}",
@@ -186,9 +165,7 @@ MISTAKES = [
         ],
         id="nothing given",
     ),
-    pytest.param(
-        top("version: 2"), "10:10: version: must be 1, the only version there is, not 2", id="version 2"
-    ),
+    pytest.param(top("version: 2"), "10:10: version: must be 1, the only version there is, not 2", id="version 2"),
     pytest.param(
         top('version: "1"'),
         '10:10: version: must be 1, the only version there is, not "1"',
@@ -240,13 +217,9 @@ MISTAKES = [
     ),
     # YAML's type traps
     pytest.param(name("name: no"), '1:7: name: no is the boolean false to YAML; quote it: "no"', id="no"),
-    pytest.param(
-        name("name: 1.10"), '1:7: name: 1.10 is the number 1.1 to YAML; quote it: "1.10"', id="1.10"
-    ),
+    pytest.param(name("name: 1.10"), '1:7: name: 1.10 is the number 1.1 to YAML; quote it: "1.10"', id="1.10"),
     pytest.param(name("name: 7"), '1:7: name: 7 is a number to YAML; quote it: "7"', id="number as name"),
-    pytest.param(
-        name("name: 1_000"), '1:7: name: 1_000 is the number 1000 to YAML; quote it: "1_000"', id="1_000"
-    ),
+    pytest.param(name("name: 1_000"), '1:7: name: 1_000 is the number 1000 to YAML; quote it: "1_000"', id="1_000"),
     pytest.param(name("name: 0x10"), '1:7: name: 0x10 is the number 16 to YAML; quote it: "0x10"', id="0x10"),
     pytest.param(name("name: 0x_"), '1:7: name: 0x_ is a number to YAML; quote it: "0x_"', id="0x_"),
     pytest.param(name("name: 1e3"), '1:7: name: 1e3 is the number 1000 to YAML; quote it: "1e3"', id="1e3"),
@@ -307,9 +280,7 @@ MISTAKES = [
         "10:13: ssh.port: 22 is the sshd of the machine itself; take another port, such as 12345",
         id="port 22",
     ),
-    pytest.param(
-        top("ssh: {port: 0}"), "10:13: ssh.port: must be a whole number from 1 to 65535, not 0", id="port 0"
-    ),
+    pytest.param(top("ssh: {port: 0}"), "10:13: ssh.port: must be a whole number from 1 to 65535, not 0", id="port 0"),
     pytest.param(
         top("ssh: {port: 65536}"),
         "10:13: ssh.port: must be a whole number from 1 to 65535, not 65536",
@@ -359,9 +330,7 @@ MISTAKES = [
         "6:3: hosts.A: differs from a on line 4 in upper and lower case only",
         id="names differ in case",
     ),
-    pytest.param(
-        edit("  b:\n    address: 10.0.0.2", "  b:"), "6:3: hosts.b.address: is missing", id="null host"
-    ),
+    pytest.param(edit("  b:\n    address: 10.0.0.2", "  b:"), "6:3: hosts.b.address: is missing", id="null host"),
     pytest.param(
         edit("  b:\n    address: 10.0.0.2", "  b: 10.0.0.2"),
         f"6:6: hosts.b: must be a mapping with {HOST_KEYS}, not 10.0.0.2",
@@ -402,9 +371,7 @@ MISTAKES = [
         f"5:14: hosts.a.address: 10.0.0.01 {IPV4_RULE}",
         id="leading zero",
     ),
-    pytest.param(
-        address("address: 0.0.0.0"), "5:14: hosts.a.address: 0.0.0.0 is no host's address", id="0.0.0.0"
-    ),
+    pytest.param(address("address: 0.0.0.0"), "5:14: hosts.a.address: 0.0.0.0 is no host's address", id="0.0.0.0"),
     pytest.param(
         address("address: 127.0.0.1"),
         "5:14: hosts.a.address: 127.0.0.1 is this host only to itself; the others cannot reach it",
@@ -440,9 +407,7 @@ MISTAKES = [
         "9:14: hosts.b.primary: hosts.a on line 4 is the primary already",
         id="two primaries",
     ),
-    pytest.param(
-        host("primary: yes"), "6:14: hosts.a.primary: must be true or false, not yes", id="primary yes"
-    ),
+    pytest.param(host("primary: yes"), "6:14: hosts.a.primary: must be true or false, not yes", id="primary yes"),
     pytest.param(
         top("defaults: {address: 10.0.0.3}"),
         "10:12: defaults.address: belongs under each host, not in defaults",
@@ -474,9 +439,7 @@ MISTAKES = [
         id="shm_size without unit",
     ),
     # slots and GPUs
-    pytest.param(
-        host("slots: 0"), "6:12: hosts.a.slots: must be a whole number from 1 to 1024, not 0", id="no slots"
-    ),
+    pytest.param(host("slots: 0"), "6:12: hosts.a.slots: must be a whole number from 1 to 1024, not 0", id="no slots"),
     pytest.param(
         host("slots: 1.0"),
         "6:12: hosts.a.slots: must be a whole number from 1 to 1024, not 1.0",
@@ -510,19 +473,11 @@ MISTAKES = [
     pytest.param(host("gpus: some"), f"6:11: hosts.a.gpus: must be {GPU_FORMS}, not some", id="gpus some"),
     pytest.param(host("gpus: true"), f"6:11: hosts.a.gpus: must be {GPU_FORMS}, not true", id="gpus true"),
     pytest.param(host("gpus: no"), f"6:11: hosts.a.gpus: must be {GPU_FORMS}, not no", id="gpus no"),
-    pytest.param(
-        host("gpus:"), f"6:10: hosts.a.gpus: has no value; it must be {GPU_FORMS}", id="gpus without value"
-    ),
-    pytest.param(
-        host("gpus: -1"), "6:11: hosts.a.gpus: must be a whole number from 0 to 1024, not -1", id="gpus -1"
-    ),
-    pytest.param(
-        host("gpus: []"), "6:11: hosts.a.gpus: the list is empty; for no GPUs write gpus: none", id="no ids"
-    ),
+    pytest.param(host("gpus:"), f"6:10: hosts.a.gpus: has no value; it must be {GPU_FORMS}", id="gpus without value"),
+    pytest.param(host("gpus: -1"), "6:11: hosts.a.gpus: must be a whole number from 0 to 1024, not -1", id="gpus -1"),
+    pytest.param(host("gpus: []"), "6:11: hosts.a.gpus: the list is empty; for no GPUs write gpus: none", id="no ids"),
     pytest.param(host("gpus: [0, 0]"), "6:15: hosts.a.gpus[1]: 0 is in the list twice", id="doubled id"),
-    pytest.param(
-        host('gpus: [0, "0"]'), "6:15: hosts.a.gpus[1]: 0 is in the list twice", id="doubled id, one quoted"
-    ),
+    pytest.param(host('gpus: [0, "0"]'), "6:15: hosts.a.gpus[1]: 0 is in the list twice", id="doubled id, one quoted"),
     pytest.param(
         host("gpus: [gpu0]"),
         '6:12: hosts.a.gpus[0]: "gpu0" is neither a GPU\'s number nor its GPU-... or MIG-... name',
@@ -587,9 +542,7 @@ MISTAKES = [
         "6:11: hosts.a.env.1A: a variable's name has letters, digits and _ only, and no digit first",
         id="env name",
     ),
-    pytest.param(
-        host("env: {A: }"), "6:13: hosts.a.env.A: has no value; it must be text", id="env without value"
-    ),
+    pytest.param(host("env: {A: }"), "6:13: hosts.a.env.A: has no value; it must be text", id="env without value"),
     pytest.param(host("env: {A: [1]}"), "6:14: hosts.a.env.A: must be text, not a list", id="env list value"),
     pytest.param(
         host('env: {CUDA_VISIBLE_DEVICES: "2,3"}'),
@@ -631,9 +584,7 @@ MISTAKES = [
         '6:15: hosts.a.volumes./a:b: "/a:b" must not contain a colon or a control character',
         id="colon in target",
     ),
-    pytest.param(
-        host("volumes: {/: v1}"), "6:15: hosts.a.volumes./: a mount at / would hide the image", id="target /"
-    ),
+    pytest.param(host("volumes: {/: v1}"), "6:15: hosts.a.volumes./: a mount at / would hide the image", id="target /"),
     pytest.param(
         host("volumes: {/root/.ssh/: v1}"),
         "6:15: hosts.a.volumes./root/.ssh/: /root/.ssh is taken in every container",
@@ -649,15 +600,9 @@ MISTAKES = [
         "6:23: hosts.a.volumes./a/: the same path as on line 6",
         id="same target",
     ),
-    pytest.param(
-        host("volumes: {/a: ./data}"), f'6:19: hosts.a.volumes./a: "./data" {CLIENT_PATH}', id="source ./"
-    ),
-    pytest.param(
-        host("volumes: {/a: ../data}"), f'6:19: hosts.a.volumes./a: "../data" {CLIENT_PATH}', id="source ../"
-    ),
-    pytest.param(
-        host("volumes: {/a: ~/data}"), f'6:19: hosts.a.volumes./a: "~/data" {CLIENT_PATH}', id="source ~"
-    ),
+    pytest.param(host("volumes: {/a: ./data}"), f'6:19: hosts.a.volumes./a: "./data" {CLIENT_PATH}', id="source ./"),
+    pytest.param(host("volumes: {/a: ../data}"), f'6:19: hosts.a.volumes./a: "../data" {CLIENT_PATH}', id="source ../"),
+    pytest.param(host("volumes: {/a: ~/data}"), f'6:19: hosts.a.volumes./a: "~/data" {CLIENT_PATH}', id="source ~"),
     pytest.param(
         host("volumes: {/a: my/data}"),
         f'6:19: hosts.a.volumes./a: "my/data" {CLIENT_PATH}',
@@ -689,14 +634,10 @@ MISTAKES = [
         id="read_only on",
     ),
     # train
-    pytest.param(
-        edit("  command: python train.py", "  np: 1"), "8:1: train.command: is missing", id="no command"
-    ),
+    pytest.param(edit("  command: python train.py", "  np: 1"), "8:1: train.command: is missing", id="no command"),
     pytest.param(command("command: ''"), "9:12: train.command: names no program to run", id="empty command"),
     pytest.param(command("command: []"), "9:12: train.command: names no program to run", id="empty list"),
-    pytest.param(
-        command('command: ["", x]'), "9:12: train.command: names no program to run", id="empty program"
-    ),
+    pytest.param(command('command: ["", x]'), "9:12: train.command: names no program to run", id="empty program"),
     pytest.param(
         command("command: python 'train.py"),
         "9:12: train.command: a quote is not closed, or a backslash ends the string",
@@ -720,9 +661,7 @@ MISTAKES = [
         "10:7: train.np: 3 processes but only 2 slots; a host with gpus: all counts as 1 until it says slots",
         id="np above slots, gpus all",
     ),
-    pytest.param(
-        train("np: 0"), "10:7: train.np: must be a whole number from 1 to 1048576, not 0", id="np 0"
-    ),
+    pytest.param(train("np: 0"), "10:7: train.np: must be a whole number from 1 to 1048576, not 0", id="np 0"),
     pytest.param(
         train("code: ./trainr"),
         "10:9: train.code: there is no folder ./trainr; it is looked for from the folder of this file",
@@ -789,9 +728,7 @@ MISTAKES = [
         "10:17: horovod.args: must be a list of words for horovodrun, not --verbose",
         id="args as string",
     ),
-    pytest.param(
-        top("horovod: {args: [-np, 4]}"), "10:18: horovod.args[0]: hvdcompose sets -np itself", id="-np"
-    ),
+    pytest.param(top("horovod: {args: [-np, 4]}"), "10:18: horovod.args[0]: hvdcompose sets -np itself", id="-np"),
     pytest.param(
         top("horovod: {args: [-p12345]}"),
         "10:18: horovod.args[0]: hvdcompose sets -p12345 itself",
@@ -865,9 +802,7 @@ def test_error_is_the_one_for_a_wrong_file():
         parse("name: x\n")
     assert caught.value.exit_code == BAD_CONFIG
     assert caught.value.source == "cluster.yaml"
-    assert str(caught.value) == "\n".join(
-        f"cluster.yaml:1:1: {key}: is missing" for key in ("hosts", "image", "train")
-    )
+    assert str(caught.value) == "\n".join(f"cluster.yaml:1:1: {key}: is missing" for key in ("hosts", "image", "train"))
 
 
 def test_smallest_file_gets_every_default():
@@ -1018,9 +953,7 @@ def test_slots_are_free_where_the_number_of_gpus_is_not_known(gpus):
     ("written", "words"),
     [
         pytest.param("python -m x --lr 0.1", ("python", "-m", "x", "--lr", "0.1"), id="words"),
-        pytest.param(
-            "python 'my file.py' \"$HOME\"", ("python", "my file.py", "$HOME"), id="quotes, nothing expanded"
-        ),
+        pytest.param("python 'my file.py' \"$HOME\"", ("python", "my file.py", "$HOME"), id="quotes, nothing expanded"),
         pytest.param(
             "echo $X *.py ~ a;b #c",
             ("echo", "$X", "*.py", "~", "a;b", "#c"),
@@ -1028,9 +961,7 @@ def test_slots_are_free_where_the_number_of_gpus_is_not_known(gpus):
         ),
         pytest.param(">\n    python\n    x.py", ("python", "x.py"), id="folded over lines"),
         pytest.param('["sh", "-c", "a && b", "&&"]', ("sh", "-c", "a && b", "&&"), id="list"),
-        pytest.param(
-            "[python, x.py, --n, 2, '']", ("python", "x.py", "--n", "2", ""), id="list with a number"
-        ),
+        pytest.param("[python, x.py, --n, 2, '']", ("python", "x.py", "--n", "2", ""), id="list with a number"),
     ],
 )
 def test_forms_of_command(written, words):
@@ -1144,13 +1075,9 @@ def test_byte_order_mark_and_windows_line_ends_are_no_mistake(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param(
-            "name: demo\nimage: é\n".encode("latin-1"), "is not text in UTF-8 (line 2)", id="latin-1"
-        ),
+        pytest.param("name: demo\nimage: é\n".encode("latin-1"), "is not text in UTF-8 (line 2)", id="latin-1"),
         pytest.param("name: demo\n".encode("utf-16"), "is not text in UTF-8 (line 1)", id="utf-16"),
-        pytest.param(
-            b"#" * (1024 * 1024 + 1), "is larger than 1 MiB, which no cluster.yaml is", id="too large"
-        ),
+        pytest.param(b"#" * (1024 * 1024 + 1), "is larger than 1 MiB, which no cluster.yaml is", id="too large"),
     ],
 )
 def test_file_that_is_no_text(tmp_path, content, message):

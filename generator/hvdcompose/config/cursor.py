@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from hvdcompose.config.document import Broken, Entry, Listing, Mapping, Mark, Node, Problems, Scalar
+from hvdcompose.config.document import Broken, Listing, Mapping, Mark, Node, Problems, Scalar
 from hvdcompose.config.scalars import is_decimal, reading, shown
 
 T = TypeVar("T")
@@ -45,11 +45,6 @@ class Cursor:
             self.error(f"has no value; it must be {expected}")
         elif not isinstance(self.node, Broken):
             self.error(f"must be {expected}, not {self.shown}")
-
-    @property
-    def line(self) -> int:
-        """The line on which the value stands."""
-        return self.node.mark.line
 
     @property
     def shown(self) -> str:
@@ -91,7 +86,7 @@ class Cursor:
         An empty value counts as an empty mapping, so that every line under a key can be commented out.
         """
         found: dict[str, Cursor] = {}
-        for name, value in self._children("a mapping with " + _listed(known)):
+        for name, _, value in self._children("a mapping with " + _listed(known)):
             if name in known:
                 found[name] = value
             elif name in (refused or {}):
@@ -103,9 +98,8 @@ class Cursor:
     def entries(self, expected: str) -> dict[str, Cursor]:
         """Return the values of a mapping whose keys are free; `expected` describes it in a message."""
         found: dict[str, Cursor] = {}
-        for name, value in self._children(expected):
-            entry = self._entry(name)
-            taken_for = reading(name) if entry.plain and not is_decimal(name) else None
+        for name, is_plain, value in self._children(expected):
+            taken_for = reading(name) if is_plain and not is_decimal(name) else None
             if taken_for:
                 value.key_error(_quote(f"the key {shown(name)}", taken_for, name))
             found[name] = value
@@ -168,24 +162,18 @@ class Cursor:
         if taken_for and taken_for.startswith("the number") and not is_decimal(node.text):
             self.error(f"{shown(node.text)} is {taken_for} to YAML; write it in plain digits")
             return None
-        fits = (
-            is_decimal(node.text) and len(node.text) <= _LONGEST_NUMBER and not (whole and "." in node.text)
-        )
+        fits = is_decimal(node.text) and len(node.text) <= _LONGEST_NUMBER and not (whole and "." in node.text)
         if fits and low <= float(node.text) <= high:
             return node.text
         self.unexpected(expected)
         return None
 
-    def _children(self, expected: str) -> Iterator[tuple[str, Cursor]]:
+    def _children(self, expected: str) -> Iterator[tuple[str, bool, Cursor]]:
         if isinstance(self.node, Mapping):
             for name, entry in self.node.entries.items():
-                yield name, replace(self, node=entry.value, path=self._join(name), key=entry.mark)
+                yield name, entry.plain, replace(self, node=entry.value, path=self._join(name), key=entry.mark)
         elif not self.is_empty:
             self.unexpected(expected)
-
-    def _entry(self, name: str) -> Entry:
-        assert isinstance(self.node, Mapping)
-        return self.node.entries[name]
 
     def _join(self, name: str) -> str:
         return f"{self.path}.{shown(name)}" if self.path else shown(name)
@@ -199,9 +187,7 @@ class Found(Generic[T]):
     at: Cursor
 
 
-def read_word(
-    cursor: Cursor, complaint: Callable[[str], str | None], *, numbers: bool = False
-) -> Found[str] | None:
+def read_word(cursor: Cursor, complaint: Callable[[str], str | None], *, numbers: bool = False) -> Found[str] | None:
     """Read text about which `complaint` has nothing to say."""
     text = cursor.text(numbers=numbers)
     if text is None:

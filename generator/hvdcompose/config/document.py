@@ -103,9 +103,7 @@ def read_document(text: str, problems: Problems) -> Node | None:
         problems.add(places.at(_index(error.problem_mark)), "", _syntax(error, places))
         return None
     except yaml.reader.ReaderError as error:
-        problems.add(
-            places.at(error.position), "", f"the character U+{int(error.character):04X} is not allowed"
-        )
+        problems.add(places.at(error.position), "", f"the character U+{int(error.character):04X} is not allowed")
         return None
     except (ValueError, OverflowError):  # PyYAML on an escape above U+10FFFF
         problems.add(places.at(_index(loader.get_mark())), "", "an escape here names no character")
@@ -148,9 +146,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if self._depth == _MAX_DEPTH:
-            raise yaml.MarkedYAMLError(
-                None, None, f"nested deeper than {_MAX_DEPTH} levels", event.start_mark
-            )
+            raise yaml.MarkedYAMLError(None, None, f"nested deeper than {_MAX_DEPTH} levels", event.start_mark)
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -179,9 +175,7 @@ class _Converter:
             return self._done[id(node)]
         mark = self._mark(node)
         if id(node) in self.tags:
-            self.problems.add(
-                mark, path, f"YAML tags are not used here; leave out {_tag(self.tags[id(node)])}"
-            )
+            self.problems.add(mark, path, f"YAML tags are not used here; leave out {_tag(self.tags[id(node)])}")
             return Broken(mark), 1
         if id(node) in self._open:
             self.problems.add(mark, path, "an alias in it leads back to itself")
@@ -223,9 +217,7 @@ class _Converter:
                 entries[key] = Entry(self._mark(key_node), _is_plain(key_node), value)
         return Mapping(mark, {**merged, **entries}), size + len(merged)
 
-    def _without_doubles(
-        self, node: yaml.MappingNode, path: str
-    ) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+    def _without_doubles(self, node: yaml.MappingNode, path: str) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
         """Yield the keys and values, each key as a scalar and once; note those that are not."""
         lines: dict[str, int] = {}
         for key, value in node.value:

@@ -116,9 +116,7 @@ def _host(name: str, cursor: Cursor, defaults: Settings) -> HostDraft:
     return HostDraft(
         name=name,
         at=cursor,
-        context=read_word(fields["context"], context_complaint)
-        if "context" in fields
-        else Found(name, cursor),
+        context=read_word(fields["context"], context_complaint) if "context" in fields else Found(name, cursor),
         address=read_word(fields["address"], address_complaint) if "address" in fields else None,
         primary=_flag(fields["primary"]) if "primary" in fields else None,
         settings=defaults.under(_settings(fields)),

@@ -19,9 +19,7 @@ def check_hosts(hosts: Sequence[HostDraft]) -> None:
     for host in hosts:
         _check_slots(host)
         if len(hosts) > 1 and host.address and is_loopback(host.address.value):
-            host.address.at.error(
-                f"{host.address.value} is this host only to itself; the others cannot reach it"
-            )
+            host.address.at.error(f"{host.address.value} is this host only to itself; the others cannot reach it")
 
 
 def check_train(train: TrainDraft, hosts: Sequence[HostDraft]) -> None:
@@ -44,9 +42,7 @@ def _check_names(hosts: Sequence[HostDraft]) -> None:
     for host in hosts:
         first = seen.setdefault(host.name.lower(), host)
         if first is not host:
-            host.at.key_error(
-                f"differs from {first.name} on line {first.at.key.line} in upper and lower case only"
-            )
+            host.at.key_error(f"differs from {first.name} on line {first.at.key.line} in upper and lower case only")
 
 
 def _check_unique(

@@ -22,9 +22,7 @@ from hvdcompose.config.words import (
 IsFolder = Callable[[str], bool]
 
 _TRAIN_KEYS = ("command", "np", "code", "volumes", "env")
-_LATER = dict.fromkeys(
-    ("prepare", "output", "secrets", "elastic"), "not accepted yet by this version of hvdcompose"
-)
+_LATER = dict.fromkeys(("prepare", "output", "secrets", "elastic"), "not accepted yet by this version of hvdcompose")
 _HOROVOD_KEYS = (
     *("controller", "fusion_threshold_mb", "cycle_time_ms", "timeline"),
     *("start_timeout", "stall_shutdown", "args"),
@@ -133,9 +131,7 @@ def _split(cursor: Cursor) -> tuple[str, ...] | None:
         return None
     for word in words:
         if word in _SHELL_WORDS:
-            cursor.error(
-                f'"{word}" is for a shell: write ["sh", "-c", "..."]; to pass it on, write a list of words'
-            )
+            cursor.error(f'"{word}" is for a shell: write ["sh", "-c", "..."]; to pass it on, write a list of words')
             return None
     return tuple(words)
 

@@ -120,8 +120,7 @@ def _ulimit(cursor: Cursor) -> Found[Ulimit] | None:
         if name not in fields:
             cursor.missing(name)
     soft, hard = (
-        fields[name].integer(-1, _HIGHEST_LIMIT, _LIMIT) if name in fields else None
-        for name in ("soft", "hard")
+        fields[name].integer(-1, _HIGHEST_LIMIT, _LIMIT) if name in fields else None for name in ("soft", "hard")
     )
     if soft is None or hard is None:
         return None

@@ -41,9 +41,7 @@ def load_cluster(path: Path) -> Cluster:
 
     Raises `ConfigError`, for a file that cannot be read too.
     """
-    return parse_cluster(
-        _read_text(path), source=str(path), is_folder=lambda name: _is_folder(path.parent / name)
-    )
+    return parse_cluster(_read_text(path), source=str(path), is_folder=lambda name: _is_folder(path.parent / name))
 
 
 def parse_cluster(text: str, *, source: str, is_folder: IsFolder) -> Cluster:
@@ -116,9 +114,7 @@ def _read_text(path: Path) -> str:
         hint = "name the file with -f, or write a first one with hvdcompose init"
         raise UnreadableConfigError(source, "there is no such file", hint=hint) from None
     except IsADirectoryError:
-        raise UnreadableConfigError(
-            source, "is a folder, not a file", hint="name the file in it with -f"
-        ) from None
+        raise UnreadableConfigError(source, "is a folder, not a file", hint="name the file in it with -f") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else None
         raise UnreadableConfigError(source, f"cannot be read: {reason or error}") from None

@@ -39,18 +39,14 @@ def project_complaint(name: str) -> str | None:
     """Complain about a cluster's name, which is a Compose project name."""
     if _PROJECT.fullmatch(name):
         return None
-    return (
-        f'"{shown(name)}" must begin with a-z or 0-9 and go on with a-z, 0-9, - and _, 40 characters at most'
-    )
+    return f'"{shown(name)}" must begin with a-z or 0-9 and go on with a-z, 0-9, - and _, 40 characters at most'
 
 
 def host_complaint(name: str) -> str | None:
     """Complain about a host's name, which becomes the name of a folder."""
     if _HOST.fullmatch(name):
         return None
-    return (
-        "a host's name begins with a letter or digit and goes on with these, _ . and -, 63 characters at most"
-    )
+    return "a host's name begins with a letter or digit and goes on with these, _ . and -, 63 characters at most"
 
 
 def context_complaint(name: str) -> str | None:
@@ -86,10 +82,7 @@ def is_loopback(address: str) -> bool:
     """True for an address that every host takes for itself."""
     name = address.lower()
     return (
-        name.startswith("127.")
-        or name == "localhost"
-        or name.startswith("localhost.")
-        or name.endswith(".localhost")
+        name.startswith("127.") or name == "localhost" or name.startswith("localhost.") or name.endswith(".localhost")
     )
 
 
@@ -124,11 +117,7 @@ def gpu_id_complaint(identifier: str) -> str | None:
 
 def cdi_complaint(device: str) -> str | None:
     """Complain about what is no CDI device name."""
-    return (
-        None
-        if _CDI_DEVICE.fullmatch(device)
-        else f'"{shown(device)}" is not a CDI device such as nvidia.com/gpu=0'
-    )
+    return None if _CDI_DEVICE.fullmatch(device) else f'"{shown(device)}" is not a CDI device such as nvidia.com/gpu=0'
 
 
 def env_name_complaint(name: str) -> str | None:
@@ -145,9 +134,7 @@ def env_name_complaint(name: str) -> str | None:
 def build_argument_complaint(name: str) -> str | None:
     """Complain about what cannot be the name of a build argument."""
     return (
-        None
-        if _ENV_NAME.fullmatch(name)
-        else "an argument's name has letters, digits and _ only, and no digit first"
+        None if _ENV_NAME.fullmatch(name) else "an argument's name has letters, digits and _ only, and no digit first"
     )
 
 
@@ -163,9 +150,7 @@ def source_complaint(source: str) -> str | None:
     if source.startswith("/"):
         return _path_complaint(source)
     if source.startswith((".", "~")) or "/" in source or "\\" in source or _WINDOWS_DRIVE.match(source):
-        return (
-            f'"{shown(source)}" would be on this machine; the mount is on the host, where paths begin with /'
-        )
+        return f'"{shown(source)}" would be on this machine; the mount is on the host, where paths begin with /'
     if _VOLUME.fullmatch(source):
         return None
     return f'"{shown(source)}" is neither a path on the host, which begins with /, nor the name of a volume'
