@@ -60,11 +60,18 @@ def ensure_image(engine: Engine, report: Report, *, rootless: bool = False) -> s
     done = Engine((*builder, *engine.words)).attempt(*words, seconds=BUILD_SECONDS)
     if not done.ok:
         raise HvdError(f"{image} cannot be built: {reason(done)}", hint=f"its recipe is in {RECIPE}")
+    for old in _tags(engine, image.partition(":")[0]):
+        if old != image:
+            engine.attempt("image", "rm", old)  # refused, rightly, while a host is made of it
     return image
 
 
 def _present(engine: Engine, image: str) -> bool:
     return engine.attempt("image", "inspect", "--format", "{{.Id}}", image).ok
+
+
+def _tags(engine: Engine, repository: str) -> list[str]:
+    return engine.call("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", repository).split()
 
 
 def _ensure_base(engine: Engine, report: Report) -> str:
@@ -101,6 +108,6 @@ def _ensure_base(engine: Engine, report: Report) -> str:
 def remove_images(engine: Engine, report: Report) -> None:
     """Remove every image of the lab, also those of earlier recipes."""
     for repository in (ROOTLESS_REPOSITORY, REPOSITORY):
-        for name in engine.call("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", repository).split():
+        for name in _tags(engine, repository):
             report("", f"removing image {name}")
             engine.call("image", "rm", name)

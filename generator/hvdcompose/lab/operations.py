@@ -64,7 +64,11 @@ def _locked(lab: Lab, report: Report) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX)
             # a `down` that we waited for has removed the file: what we hold then keeps nobody out
             if lab.lock.exists() and lab.lock.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                yield
+                try:
+                    yield
+                finally:
+                    if not lab.state.exists():
+                        lab.lock.unlink(missing_ok=True)
                 return
 
 
@@ -306,7 +310,6 @@ def down(lab: Lab, report: Report, *, remove_images: bool = False) -> bool:
             raise HvdError(f"{lab.state} cannot be removed", hint=f"sudo rm -r {lab.state}")
         if remove_images:
             images.remove_images(engine, report)
-        lab.lock.unlink(missing_ok=True)
     return found
 
 
