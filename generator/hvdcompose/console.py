@@ -15,6 +15,7 @@ from rich.text import Text
 from hvdcompose.errors import HostError, HvdError
 
 ENVELOPE = 1
+WIDE = 400
 _PERCENT = re.compile(r"(\d+) %$")
 _lock = threading.Lock()
 
@@ -64,10 +65,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table on stdout; the last column takes what is left of the line."""
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        drawn.add_column(column, no_wrap=column != columns[-1])
+        drawn.add_column(column, overflow="fold", no_wrap=column == columns[0])
     for row in rows:
         drawn.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False).print(drawn)
+    # a pipe has no width: one line per row
+    Console(highlight=False, width=None if sys.stdout.isatty() else WIDE).print(drawn)
 
 
 class HostLines:

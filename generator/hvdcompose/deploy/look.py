@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from hvdcompose.deploy.images import image_needs, settled_digest
 from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, reconcile
@@ -64,13 +65,32 @@ def must(outcomes: Mapping[str, Outcome[object]], doing: str) -> None:
         raise HostsFailed(f"{doing}: {len(failed)} of {len(outcomes)} hosts failed", failed)
 
 
-def look(target: Target, *, forced: bool = False, replace: bool = False, launches: bool = True) -> Seen:
+@dataclass(frozen=True)
+class Snapshots:
+    """The answers of all hosts, of those that left cluster.yaml, and the client's own image."""
+
+    hosts: Mapping[str, Outcome[Observed]]
+    gone: Mapping[str, Outcome[Observed]]
+    client: ImageFacts | None
+
+
+def look(
+    target: Target,
+    *,
+    forced: bool = False,
+    replace: bool = False,
+    launches: bool = True,
+    taken: Snapshots | None = None,
+) -> Seen:
     """Return what stands and what is to be done. Raises HostsFailed, Refused.
 
     forced: launch whether or not it ever ran (`run`); replace: a live run may be stopped;
-    launches: False for none at all.
+    launches: False for none at all; taken: answers that are there already.
     """
-    observed, gone, lost, client = _snapshots(target)
+    taken = taken or snapshots(target)
+    must(taken.hosts, "asking the hosts")
+    observed, gone, client = values(taken.hosts), values(taken.gone), taken.client
+    lost = {name: outcome.error for name, outcome in taken.gone.items() if outcome.error is not None}
     key, key_is_new = _find_key(target, observed)
     image = client.digest if client and target.cluster.image.pull != "always" else _labelled_image(observed)
     launch = target.launch(image, forced=forced) if launches else None
@@ -96,32 +116,23 @@ def look(target: Target, *, forced: bool = False, replace: bool = False, launche
     return Seen(observed, gone, key, key_is_new, image, plan, launch, history, lost)
 
 
-def _snapshots(
-    target: Target,
-) -> tuple[dict[str, Observed], dict[str, Observed], dict[str, HostError], ImageFacts | None]:
+def snapshots(target: Target) -> Snapshots:
     """Ask all hosts for their containers and the client for its image, at once."""
-    engines = {
-        **target.engines,
-        **{f"{name} (left cluster.yaml)": engine for name, engine in target.gone.items()},
-    }
+    engines = [*target.engines.values(), *target.gone.values()]
 
     def ask(name: str) -> Observed | ImageFacts | None:
         if name == CLIENT_IMAGE:
             return client_image(target.cluster.image.name)
-        return observe(engines[name], target.cluster.name)
+        return observe(engine_of(target, name), target.cluster.name)
 
-    outcomes = on_all([*engines, CLIENT_IMAGE], ask)
-    must({name: outcomes[name] for name in target.engines}, "asking the hosts")
-    observed = {name: seen for name in target.engines if isinstance(seen := outcomes[name].value, Observed)}
-    gone, lost = {}, {}
-    for name in target.gone:
-        outcome = outcomes[f"{name} (left cluster.yaml)"]
-        if outcome.error is not None:
-            lost[name] = outcome.error
-        elif isinstance(outcome.value, Observed):
-            gone[name] = outcome.value
-    client = outcomes[CLIENT_IMAGE].value
-    return observed, gone, lost, client if isinstance(client, ImageFacts) else None
+    outcomes = on_all([*(engine.host for engine in engines), CLIENT_IMAGE], ask)
+    client = outcomes.pop(CLIENT_IMAGE).value
+    told = {name: cast("Outcome[Observed]", outcome) for name, outcome in outcomes.items()}
+    return Snapshots(
+        {name: told[name] for name in target.engines},
+        {name: told[name] for name in target.gone},
+        client if isinstance(client, ImageFacts) else None,
+    )
 
 
 def _find_key(target: Target, observed: Mapping[str, Observed]) -> tuple[ClusterKey, bool]:

@@ -271,7 +271,9 @@ def _start(target: Target, seen: Seen, name: str, files: Iterable[str] = (compos
         drop_keys(engine, before.id, tuple(volumes))
     engine.up(paths, plan.cluster, start=False)
     engine.put(plan.container, keys_tar(target.cluster, target.host(name), seen.key))
-    engine.up(paths, plan.cluster, start=True)  # not `docker start`: Compose brings the configs when it starts a service
+    engine.up(
+        paths, plan.cluster, start=True
+    )  # not `docker start`: Compose brings the configs when it starts a service
 
 
 def _start_workers(target: Target, seen: Seen, image: str, report: Reporter) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import queue
 import threading
 from collections.abc import Iterator
 
-from hvdcompose.deploy.look import HostsFailed, look
+from hvdcompose.deploy.look import HostsFailed, look, snapshots
 from hvdcompose.deploy.reconcile import Plan
 from hvdcompose.deploy.target import Target
 from hvdcompose.deploy.watch import follow_stamped, split_stamp
 from hvdcompose.errors import HostError, Refused
 from hvdcompose.hosts.fanout import on_all
-from hvdcompose.hosts.observed import Observed, observe
 from hvdcompose.report.status import Row, row
 
 Entry = tuple[str, str | HostError]
@@ -21,17 +21,12 @@ Entry = tuple[str, str | HostError]
 
 def survey(target: Target) -> list[Row]:
     """Return one row per host, those included that do not answer."""
+    taken = snapshots(target)
     plan: Plan | None = None
-    try:
-        seen = look(target)
-    except (HostsFailed, Refused):
-        outcomes = on_all(target.engines, lambda name: observe(target.engines[name], target.cluster.name))
-        errors = {name: outcome.error.message for name, outcome in outcomes.items() if outcome.error is not None}
-        observed: dict[str, Observed | None] = {name: outcome.value for name, outcome in outcomes.items()}
-    else:
-        errors, plan = {}, seen.plan
-        observed = dict(seen.observed)
-    return [row(host, observed[host.host], errors.get(host.host), plan) for host in target.plans.values()]
+    # without every host's answer there is no plan, and the rows say what stands all the same
+    with contextlib.suppress(HostsFailed, Refused):
+        plan = look(target, taken=taken).plan
+    return [row(host, taken.hosts[host.host], plan) for host in target.plans.values()]
 
 
 def merged_logs(target: Target, hosts: list[str], *, follow: bool, tail: str) -> Iterator[Entry]:

@@ -11,6 +11,7 @@ from hvdcompose.deploy.target import Target
 from hvdcompose.hosts import composefiles
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
 from hvdcompose.hosts.fanout import Outcome, on_all
+from hvdcompose.hosts.observed import observe
 
 
 def volumes_of(engine: Engine, project: str) -> list[str]:
@@ -27,7 +28,7 @@ def take_down(target: Target, report: Reporter, *, volumes: bool) -> dict[str, O
 
     def remove(name: str) -> None:
         engine = engine_of(target, name)
-        engine.reach()
+        observe(engine, target.cluster.name)  # a host that does not answer is told after seconds, not minutes
         with tempfile.TemporaryDirectory() as folder:
             # a file must be named: without one Compose would take whatever lies in the current folder
             path = Path(folder) / composefiles.COMPOSE

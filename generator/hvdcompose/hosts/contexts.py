@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from hvdcompose.errors import HvdError
 from hvdcompose.hosts import process
 
+PING = b"GET /_ping HTTP/1.0\r\n\r\n"  # Docker Engine API
 CONNECT_SECONDS = 5.0  # docker itself waits 15 to 35 s for a dead ssh host
 
 
@@ -62,6 +63,11 @@ def _try_unix(path: str, seconds: float) -> str | None:
         probe.settimeout(seconds)
         try:
             probe.connect(path)
+            probe.sendall(PING)
+            if not probe.recv(64):
+                return f"its Docker engine closes the connection at {path}"
+        except TimeoutError:
+            return f"its Docker engine does not answer within {seconds:.0f} s: frozen, or overloaded"
         except PermissionError:
             return "you may not use its Docker socket"
         except OSError as error:

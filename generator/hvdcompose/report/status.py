@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from hvdcompose.deploy.reconcile import Plan
+from hvdcompose.hosts.fanout import Outcome
 from hvdcompose.hosts.observed import Observed
 from hvdcompose.stack.plan import HostPlan
 
@@ -26,10 +27,12 @@ class Row:
         return asdict(self)
 
 
-def row(plan: HostPlan, seen: Observed | None, error: str | None, whole: Plan | None) -> Row:
+def row(plan: HostPlan, answer: Outcome[Observed], whole: Plan | None) -> Row:
     """Return the row of a host: its container's state, or why the host could not be asked."""
+    seen = answer.value
     if seen is None:
-        return Row(plan.host, plan.context, plan.role, error or "no answer", "", "", failed=True)
+        why = answer.error.message if answer.error else "no answer"
+        return Row(plan.host, plan.context, plan.role, why, "", "", failed=True)
     container = seen.service(plan.role)
     steps = whole.of(plan.host) if whole else ()
     needs = "; ".join(f"{step.action}: {step.cause}" for step in steps)
