@@ -103,6 +103,8 @@ def mutated(draw):
 @example("? ? ? ?")
 @example("<<: <<")
 @example("=: =")
+@example("---")
+@example("&a")
 def test_any_text(text):
     check(text)
 

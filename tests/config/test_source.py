@@ -90,6 +90,7 @@ ULIMIT = "a whole number, or -1 for no limit"
 MISTAKES = [
     # the text as YAML
     pytest.param("", "1:1: the file is empty; it needs at least name, image, hosts and train", id="empty"),
+    pytest.param("---\n", "1:1: the file is empty; it needs at least name, image, hosts and train", id="only a marker"),
     pytest.param(
         "# nothing\n",
         "1:1: the file is empty; it needs at least name, image, hosts and train",

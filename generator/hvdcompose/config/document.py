@@ -108,7 +108,7 @@ def read_document(text: str, problems: Problems) -> Node | None:
     except (ValueError, OverflowError):  # PyYAML on an escape above U+10FFFF
         problems.add(places.at(_index(loader.get_mark())), "", "an escape here names no character")
         return None
-    if root is None:
+    if root is None or (_is_plain(root) and not root.value):
         problems.add(Mark(1, 1), "", "the file is empty; it needs at least name, image, hosts and train")
         return None
     try:
