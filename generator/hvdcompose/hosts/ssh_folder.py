@@ -12,12 +12,19 @@ LOOK_SECONDS = 60.0
 # runs in the image; -P "" makes ssh-keygen fail rather than ask for a passphrase
 LOOK = """
 import json, os, subprocess, sys
-folder, found = sys.argv[1], []
-for name in [".", *sorted(os.listdir(folder))]:
+folder, found, listed = sys.argv[1], [], True
+try:
+    names = sorted(os.listdir(folder))
+except OSError:
+    names, listed = [], False
+for name in [".", *names]:
     path = os.path.join(folder, name)
-    stat = os.stat(path)
+    try:
+        stat = os.stat(path)
+    except OSError:
+        continue
     entry = {"name": name, "uid": stat.st_uid, "mode": stat.st_mode & 0o7777}
-    entry.update({"private": False, "public": [], "readable": True})
+    entry.update({"private": False, "public": [], "readable": listed})
     if os.path.isfile(path):
         try:
             text = open(path, errors="replace").read(1000000)
@@ -27,7 +34,7 @@ for name in [".", *sorted(os.listdir(folder))]:
             entry["private"] = True
             made = subprocess.run(["ssh-keygen", "-y", "-P", "", "-f", path], capture_output=True, text=True)
             entry["public"] = [" ".join(made.stdout.split()[:2])] if made.returncode == 0 else []
-            elif name == "authorized_keys":
+        elif name == "authorized_keys":
             words = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
             entry["public"] = [" ".join(line[i:i + 2]) for line in words for i in range(len(line) - 1)
                                if line[i].startswith(("ssh-", "ecdsa-", "sk-"))]
@@ -78,6 +85,8 @@ def faults(folder: str, files: tuple[SshFile, ...], *, launches: bool) -> list[s
             )
         if not file.readable:
             found.append(f"{path} cannot be read by root in a container (NFS: root_squash)")
+    if "." in by_name and not by_name["."].readable:
+        return found  # what is in it is not known
     private = [file for file in files if file.private]
     if launches and not private:
         found.append(f"{folder} holds no private key: the launcher needs one")
