@@ -1,0 +1,36 @@
+"""What the unit tests share: stand-in programs on PATH, and a client without settings of its own."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hvdcompose.hosts import process
+
+Program = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Write stand-ins for programs (`docker`, `ssh`), as shell scripts, into a folder that is first on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def write(name: str, script: str) -> Path:
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{textwrap.dedent(script)}")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo what `end_children` does for good: after it, a client starts nothing more."""
+    monkeypatch.setattr(process, "_stopping", threading.Event())
