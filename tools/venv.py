@@ -65,8 +65,10 @@ def ensure_venv_module(python: str) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise VenvError(f"this Python has no venv module: `sudo apt install {package}`.")
     say(f"this Python has no venv module: apt installs {package}")
-    subprocess.call(["apt-get", "update", "-qq"])
-    run("apt-get", "install", "-y", "-qq", "--no-install-recommends", package)
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    for words in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
+        if subprocess.call(words, env=environment, stdout=subprocess.DEVNULL):
+            raise VenvError("`{}` failed; what it printed is above.".format(" ".join(words)))
 
 
 def main() -> int:

@@ -106,8 +106,8 @@ def _ensure_base(engine: Engine, report: Report) -> str:
 
 
 def remove_images(engine: Engine, report: Report) -> None:
-    """Remove every image of the lab, also those of earlier recipes."""
+    """Remove every image of the lab, also those of earlier recipes; one in use by another lab stays."""
     for repository in (ROOTLESS_REPOSITORY, REPOSITORY):
         for name in _tags(engine, repository):
-            report("", f"removing image {name}")
-            engine.call("image", "rm", name)
+            done = engine.attempt("image", "rm", name)
+            report("", f"image {name} removed" if done.ok else f"image {name} stays: {reason(done)}")
