@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from hvdcompose.hosts import process
 
 Program = Callable[[str, str], Path]

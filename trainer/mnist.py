@@ -203,6 +203,9 @@ def setup(settings: Settings) -> Training:
 
     torch.manual_seed(settings.seed)
     model = Net().to(device)
+    if device.type == "cpu":
+        # The same numbers in another order in memory: convolutions of few channels run twice as fast.
+        model = model.to(memory_format=torch.channels_last)
     lr = scale_lr(settings, device)
     return Training(settings, device, train, test, model, new_optimizer(settings, model, lr), lr)
 
@@ -267,7 +270,7 @@ def save_weights(path: Path, model: nn.Module) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         # torch.save reports a full disk or a missing folder as RuntimeError.
-        torch.save({name: value.cpu() for name, value in model.state_dict().items()}, temporary)
+        torch.save({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, temporary)
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
         raise DataError(f"--save {path}: {error}") from error
@@ -285,7 +288,7 @@ def main(settings: Settings) -> None:
     training = setup(settings)
     say(
         f"{settings.dataset.name}: {training.train.count} training and {training.test.count} test images, "
-        f"{hvd.size()} processes on {training.device.type}, batch {settings.batch_size} each"
+        f"{hvd.size()} x {training.device.type}, batch {settings.batch_size} each"
     )
     seen = 0
     fit_seconds = 0.0

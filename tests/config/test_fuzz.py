@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
 from hvdcompose.config.model import Cluster
 from hvdcompose.config.source import load_cluster, parse_cluster
 from hvdcompose.errors import ConfigError
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 SHIPPED = (Path(__file__).parents[2] / "cluster.yaml").read_text(encoding="utf-8")
 KEYS = sorted(set(re.findall(r"(\w+):", SHIPPED)) | {"ulimits", "interface", "soft", "hard", "memlock", "<<"})

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from hvdcompose.config.model import Cluster, Gpus, Horovod, Host, Image, Mount, Ssh, Train, Ulimit
 from hvdcompose.config.source import UnreadableConfigError, load_cluster, parse_cluster
 from hvdcompose.errors import BAD_CONFIG, ConfigError

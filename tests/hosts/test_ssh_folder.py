@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+
 from hvdcompose.hosts.keys import ClusterKey
 from hvdcompose.hosts.ssh_folder import LOOK, SshFile, faults, strangers
 

@@ -6,6 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+
 from hvdcompose.errors import UsageError
 from hvdcompose.hosts import process
 from hvdcompose.lab import engine, images, operations, spec, ssh

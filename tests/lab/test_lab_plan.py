@@ -5,6 +5,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
+
 from hvdcompose.errors import Refused, UsageError
 from hvdcompose.lab import plan, spec
 from hvdcompose.lab.plan import Context, Host, Network, Observed, Standing

@@ -4,6 +4,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
+
 from hvdcompose.errors import UsageError
 from hvdcompose.lab import spec
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from clusters import TWO, cluster_of
+
 from hvdcompose.config.source import load_cluster
 from hvdcompose.stack.plan import plan_hosts
 from hvdcompose.stack.render import header_of, render, spec_of

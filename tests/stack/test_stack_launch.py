@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from clusters import TWO, cluster_of
+
 from hvdcompose.stack.launch import horovodrun, hosts_of_run, launch_digest
 
 THREE = """\

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 from clusters import TWO, cluster_of
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from hvdcompose.config.model import Gpus, Mount
 from hvdcompose.stack.plan import HostPlan, plan_host
 from hvdcompose.stack.render import OF_ROLE, SCRIPTS, render, render_command, scalar, templates
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 NASTY = [
     *("", " ", "  two", "trailing ", "'", '"', "it's", 'say "hi"', "\\", "\\n", "\n", "\n\n", "a\nb", "a\n", "\ta"),

@@ -15,10 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from trainer_helpers import write_idx
-
 from trainer import data
 from trainer.data import DATASETS, DataError, load_split, main, prepare
+from trainer_helpers import write_idx
 
 MNIST = DATASETS["mnist"]
 FASHION = DATASETS["fashion-mnist"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from trainer import settings
 from trainer.settings import environment_rank, learning_rate, parse_settings
 

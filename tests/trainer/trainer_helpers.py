@@ -42,7 +42,7 @@ class Container:
         self, *words: str, timeout: float = 90, volumes: tuple[str, ...] = (), code: bool = True
     ) -> subprocess.CompletedProcess[str]:
         name = f"hvd-trainer-test-{uuid.uuid4().hex[:12]}"
-        command = ["docker", "run", "--rm", "--init", "--name", name, "--network", "none", "--tmpfs", "/data"]
+        command = ["docker", "run", "--rm", "--init", "--name", name, "--tmpfs", "/data"]
         # Open MPI as root, on fewer cores than ranks, in a container without ptrace.
         for variable in (
             "OMPI_ALLOW_RUN_AS_ROOT=1",
