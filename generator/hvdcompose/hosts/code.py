@@ -40,15 +40,15 @@ class Code:
         return pack(self.entries)
 
 
-def read_code(folder: Path) -> Code:
+def read_code(folder: Path, *, key: str = "train.code") -> Code:
     """Read a code folder; links are followed, caches and version control left out.
 
-    Raises UsageError for a folder that cannot be read or is too large to be code.
+    Raises UsageError, which names the `key` of cluster.yaml, for a folder that cannot be read or is too large.
     """
     name = folder.resolve().name if folder.name in ("", ".", "..") else folder.name
     target = f"{CODE_TARGET}/{name}"
     entries, total = [Entry(target, None, 0o755)], 0
-    for path in _walk(folder):
+    for path in _walk(folder, key):
         relative = f"{target}/{path.relative_to(folder).as_posix()}"
         try:
             if path.is_dir():
@@ -57,23 +57,25 @@ def read_code(folder: Path) -> Code:
             content = path.read_bytes()
             executable = os.access(path, os.X_OK)
         except OSError as error:
-            raise UsageError(f"train.code: cannot read {path}: {error.strerror}") from None
+            raise UsageError(f"{key}: cannot read {path}: {error.strerror}") from None
         total += len(content)
         if total > LIMIT_BYTES:
             raise UsageError(
-                f"train.code: {folder} holds more than {LIMIT_BYTES // 2**20} MB, the limit was passed at {path}",
-                hint="data goes on the hosts and into `train.volumes`; `code` is sent to every host",
+                f"{key}: {folder} holds more than {LIMIT_BYTES // 2**20} MB, the limit was passed at {path}",
+                hint="data goes on the hosts and into `train.volumes`, not into a folder that is sent or built from",
             )
         entries.append(Entry(relative, content, 0o755 if executable else 0o644))
     return Code(name, tuple(entries))
 
 
-def _walk(folder: Path) -> list[Path]:
+def _walk(folder: Path, key: str) -> list[Path]:
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"{key}: cannot read {error.filename}: {error.strerror}")
+
     found = []
-    for root, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
-        here = Path(root).resolve()
+    for root, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
         folders[:] = sorted(
-            name for name in folders if name not in IGNORED_FOLDERS and not _climbs(here, Path(root, name))
+            name for name in folders if name not in IGNORED_FOLDERS and not _climbs(folder, Path(root, name))
         )
         found += [Path(root, name) for name in folders]
         found += [
@@ -84,10 +86,9 @@ def _walk(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _climbs(here: Path, folder: Path) -> bool:
+def _climbs(top: Path, folder: Path) -> bool:
     """Tell whether a folder is a link back to where the walk came from: following it would never end."""
-    return folder.is_symlink() and folder.resolve() in (here, *here.parents)
-
-
-def _raise(error: OSError) -> None:
-    raise UsageError(f"train.code: cannot read {error.filename}: {error.strerror}")
+    if not folder.is_symlink():
+        return False
+    target, way = folder.resolve(), [top, *(above for above in folder.parents if above.is_relative_to(top))]
+    return any(above.resolve().is_relative_to(target) for above in way)

@@ -77,9 +77,8 @@ def client_image(name: str) -> ImageFacts | None:
 
 def build_digest(folder: Path, args: Mapping[str, str]) -> str:
     """Return 12 hex digits over a build folder and the build arguments."""
-    return hashlib.sha256(f"{read_code(folder).digest}{json.dumps(dict(args), sort_keys=True)}".encode()).hexdigest()[
-        :12
-    ]
+    content = read_code(folder, key="image.build").digest
+    return hashlib.sha256(f"{content}{json.dumps(dict(args), sort_keys=True)}".encode()).hexdigest()[:12]
 
 
 def build_words(name: str, folder: Path, args: Mapping[str, str], digest: str) -> list[str]:
