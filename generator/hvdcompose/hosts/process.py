@@ -17,8 +17,9 @@ FOREIGN = (
     "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_DEFAULT_PLATFORM",
     "DOCKER_API_VERSION",
     "COMPOSE_FILE", "COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES", "COMPOSE_ENV_FILES", "COMPOSE_PATH_SEPARATOR",
-    "COMPOSE_DISABLE_ENV_FILE", "COMPOSE_PARALLEL_LIMIT", "COMPOSE_REMOVE_ORPHANS",
-    "HVD_KEYS", "HVD_CODE", "HVD_LAUNCH", "HVD_RUN",
+    "COMPOSE_DISABLE_ENV_FILE", "COMPOSE_PARALLEL_LIMIT", "COMPOSE_REMOVE_ORPHANS", "COMPOSE_IGNORE_ORPHANS",
+    "COMPOSE_COMPATIBILITY",  # names containers demo_worker_1
+    "HVD_KEYS", "HVD_IMAGE", "HVD_CODE", "HVD_LAUNCH", "HVD_RUN",
 )  # fmt: skip
 KILL_AFTER_SECONDS = 2.0
 _stopping = threading.Event()
@@ -72,14 +73,16 @@ def child(words: Sequence[str], **options: object) -> Iterator[subprocess.Popen[
     try:
         yield process
     finally:
-        end(process)
+        if process.poll() is None:
+            end(process)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its group: SIGTERM, then SIGKILL (docker over a frozen ssh ignores the first)."""
+    """End a process and its group: SIGTERM, then SIGKILL (docker over a frozen ssh ignores the first).
+
+    The group also where the process itself is gone: what it started may hold its pipes.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
