@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from hvdcompose.errors import HvdError
 from hvdcompose.hosts import process
+from hvdcompose.hosts.explain import explain
 
 PING = b"GET /_ping HTTP/1.0\r\n\r\n"  # Docker Engine API
 CONNECT_SECONDS = 5.0  # docker itself waits 15 to 35 s for a dead ssh host
@@ -22,6 +23,8 @@ def endpoints() -> dict[str, str]:
         raise HvdError(
             "there is no docker command on this machine", hint="install the Docker CLI and Compose"
         ) from None
+    if not listed.ok:
+        raise HvdError(f"docker cannot list its contexts: {explain(listed.err)[0]}")
     rows = [json.loads(line) for line in listed.out.splitlines() if line.startswith("{")]
     return {str(row["Name"]): str(row.get("DockerEndpoint", "")) for row in rows}
 
@@ -36,13 +39,15 @@ class Route:
 
 
 def ssh_route(url: str) -> Route:
-    """Return the route of an ssh:// endpoint, as `ssh -G` resolves it."""
+    """Return the route of an ssh:// endpoint, as `ssh -G` resolves it. Raises FileNotFoundError without ssh."""
     parts = urlsplit(url)
-    words = ["ssh", "-G", *(["-p", str(parts.port)] if parts.port else []), parts.hostname or ""]
+    # not `parts.hostname`: it is lower case, and the Host lines of ssh's config are not
+    host = parts.netloc.rpartition("@")[2].removesuffix(f":{parts.port}").strip("[]")
+    words = ["ssh", "-G", *(["-p", str(parts.port)] if parts.port else []), host]
     answer = process.run(words, deadline=5)
     fields = dict(line.split(" ", 1) for line in answer.out.splitlines() if " " in line)
     proxied = any(fields.get(name, "none") != "none" for name in ("proxyjump", "proxycommand"))
-    return Route(fields.get("hostname", parts.hostname or ""), int(fields.get("port", parts.port or 22)), proxied)
+    return Route(fields.get("hostname", host), int(fields.get("port", parts.port or 22)), proxied)
 
 
 def unreachable(url: str, seconds: float = CONNECT_SECONDS) -> str | None:
@@ -53,7 +58,10 @@ def unreachable(url: str, seconds: float = CONNECT_SECONDS) -> str | None:
     if parts.scheme == "tcp":
         return _try_tcp(parts.hostname or "", parts.port or 2375, seconds, banner=False)
     if parts.scheme == "ssh":
-        route = ssh_route(url)
+        try:
+            route = ssh_route(url)
+        except FileNotFoundError:
+            return "its Docker context leads over ssh, and this machine has no ssh command"
         return None if route.proxied else _try_tcp(route.address, route.port, seconds, banner=True)
     return None
 
