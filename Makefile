@@ -19,10 +19,7 @@ images: engine ## the trainer's image and the virtual hosts', built when somethi
 	@$(BIN)/hvdcompose lab image --rootless
 
 demo: images ## four virtual hosts on this machine train together
-	@$(BIN)/hvdcompose lab up --hosts 4
-	@if [ -z "$$(docker --context lab1 ps --all --quiet --filter label=com.docker.compose.project=mnist)" ]; \
-	then $(BIN)/hvdcompose apply --follow; \
-	else $(BIN)/hvdcompose apply && $(BIN)/hvdcompose run; fi
+	@$(BIN)/python tools/demo.py
 
 lint: venv ## ruff and mypy
 	@$(BIN)/ruff check .
