@@ -42,7 +42,7 @@ KNOWN = (
         "`ssh USER@HOST docker version` must work",
     ),
     Known(
-        r"permission denied while trying to connect to the Docker daemon|dial unix [^:]+: connect: permission denied",
+        r"denied while trying to connect to the Docker (?:daemon|API)|dial unix [^:]+: connect: permission denied",
         "the user of its Docker context may not use the Docker socket",
         "add the user to the group docker on that host, and log in anew",
     ),
@@ -52,7 +52,7 @@ KNOWN = (
         "on that host: systemctl start docker",
     ),
     Known(
-        r'could not select device driver "nvidia"',
+        r'could not select device driver "(?:nvidia)?"',  # "" from `docker run --gpus`
         "its Docker engine has no NVIDIA GPU runtime",
         "install the NVIDIA Container Toolkit there and restart docker; `gpus: none` runs without GPUs",
     ),

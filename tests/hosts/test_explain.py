@@ -1,0 +1,239 @@
+"""What Docker, Compose and ssh really write -> the sentence a person gets. Texts as seen, or as public reports show."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdcompose.hosts.explain import KNOWN, explain
+
+DIAL = 'error during connect: Get "http://docker.example.com/v1.47/version": command [ssh -l root -- gpu1 docker system dial-stdio] has exited with exit status {}, make sure the URL is valid, and Docker 18.09 or later is installed on the remote host: stderr={}'  # noqa: E501
+CREATE = "Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: {}"  # noqa: E501
+TOOLKIT = "error during container init: error running prestart hook #0: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: {}: unknown"  # noqa: E501
+
+# real text, sentence, hint
+TEXTS = [
+    pytest.param(
+        'Failed to initialize: unable to resolve docker endpoint: context "gpu1": context not found: open '
+        "/root/.docker/contexts/meta/0a1b/meta.json: no such file or directory",
+        "there is no Docker context gpu1 on this machine",
+        "docker context create gpu1 --docker host=ssh://USER@HOST",
+        id="no context",
+    ),
+    pytest.param(
+        DIAL.format(255, "Host key verification failed."),
+        "ssh does not know the host's key",
+        "log in to it once with ssh",
+        id="unknown host key",
+    ),
+    pytest.param(
+        DIAL.format(255, "root@gpu1: Permission denied (publickey,password)."),
+        "ssh refuses the login of this Docker context",
+        "`ssh -o BatchMode=yes USER@HOST true` must work without a question: load the key into an agent",
+        id="login refused",
+    ),
+    pytest.param(
+        DIAL.format(255, "ssh: Could not resolve hostname gpu1: Name or service not known"),
+        "the name gpu1 of its Docker context does not resolve",
+        None,
+        id="name does not resolve",
+    ),
+    pytest.param(
+        DIAL.format(255, "kex_exchange_identification: read: Connection reset by peer"),
+        "its sshd refused one more session (MaxStartups or MaxSessions), the engine itself may be well",
+        "try again, or raise MaxStartups and MaxSessions in its sshd_config",
+        id="MaxStartups",
+    ),
+    pytest.param(
+        "mux_client_request_session: session request failed: Session open refused by peer",
+        "its sshd refused one more session (MaxStartups or MaxSessions), the engine itself may be well",
+        "try again, or raise MaxStartups and MaxSessions in its sshd_config",
+        id="MaxSessions",
+    ),
+    pytest.param(
+        DIAL.format(255, "ssh: connect to host 10.0.0.2 port 22: Connection refused"),
+        "nothing listens on its ssh port 22: the machine is up, its sshd is not",
+        None,
+        id="sshd is off",
+    ),
+    pytest.param(
+        DIAL.format(255, "ssh: connect to host 10.0.0.2 port 22: No route to host"),
+        "no route to the host: it is off, or on another network",
+        None,
+        id="no route",
+    ),
+    pytest.param(
+        DIAL.format(255, "ssh: connect to host 10.0.0.2 port 22: Connection timed out"),
+        "no answer: off, or a firewall drops the packets",
+        None,
+        id="timed out",
+    ),
+    pytest.param(
+        DIAL.format(127, "bash: line 1: docker: command not found"),
+        "docker is not on the PATH of an ssh session there",
+        "`ssh USER@HOST docker version` must work",
+        id="no docker there, bash",
+    ),
+    pytest.param(
+        DIAL.format(127, "sh: 1: docker: not found"),
+        "docker is not on the PATH of an ssh session there",
+        "`ssh USER@HOST docker version` must work",
+        id="no docker there, dash",
+    ),
+    pytest.param(
+        DIAL.format(127, "zsh:1: command not found: docker"),
+        "docker is not on the PATH of an ssh session there",
+        "`ssh USER@HOST docker version` must work",
+        id="no docker there, zsh",
+    ),
+    pytest.param(
+        "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: Get "
+        '"http://%2Fvar%2Frun%2Fdocker.sock/v1.47/version": dial unix /var/run/docker.sock: connect: permission denied',
+        "the user of its Docker context may not use the Docker socket",
+        "add the user to the group docker on that host, and log in anew",
+        id="socket, Docker 28",
+    ),
+    pytest.param(
+        "permission denied while trying to connect to the docker API at unix:///var/run/docker.sock",
+        "the user of its Docker context may not use the Docker socket",
+        "add the user to the group docker on that host, and log in anew",
+        id="socket, Docker 29",
+    ),
+    pytest.param(
+        "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+        "its Docker engine does not answer: it is not running",
+        "on that host: systemctl start docker",
+        id="daemon is off, Docker 28",
+    ),
+    pytest.param(
+        "failed to connect to the docker API at unix:///var/run/docker.sock; check if the path is correct and if the "
+        "daemon is running: dial unix /var/run/docker.sock: connect: no such file or directory",
+        "its Docker engine does not answer: it is not running",
+        "on that host: systemctl start docker",
+        id="daemon is off, Docker 29",
+    ),
+    pytest.param(
+        'Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]]',
+        "its Docker engine has no NVIDIA GPU runtime",
+        "install the NVIDIA Container Toolkit there and restart docker; `gpus: none` runs without GPUs",
+        id="no GPU runtime",
+    ),
+    pytest.param(
+        'Error response from daemon: could not select device driver "" with capabilities: [[gpu]]',
+        "its Docker engine has no NVIDIA GPU runtime",
+        "install the NVIDIA Container Toolkit there and restart docker; `gpus: none` runs without GPUs",
+        id="no GPU runtime, `docker run --gpus`",
+    ),
+    pytest.param(
+        'Error response from daemon: could not select device driver "cdi" with capabilities: [[gpu]]',
+        "its Docker engine does not know CDI: that takes engine 25 or later with the feature switched on",
+        'on that host: {"features": {"cdi": true}} in /etc/docker/daemon.json, then restart docker',
+        id="no CDI",
+    ),
+    pytest.param(
+        CREATE.format("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=0"),
+        "its Docker engine knows no CDI device nvidia.com/gpu=0",
+        "on that host: nvidia-ctk cdi list; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        id="no such CDI device",
+    ),
+    pytest.param(
+        CREATE.format(
+            TOOLKIT.format(
+                "requirement error: unsatisfied condition: cuda>=12.8, please update your driver to a newer version"
+            )
+        ),
+        "the image needs cuda>=12.8; its GPU driver is older",
+        "update it there",
+        id="driver too old",
+    ),
+    pytest.param(
+        CREATE.format(TOOLKIT.format("device error: 7: unknown device")),
+        "it has no such GPU: 7",
+        "on that host: nvidia-smi -L lists its GPUs",
+        id="no such GPU",
+    ),
+    pytest.param(
+        "write /var/lib/docker/tmp/GetImageBlob1: no space left on device",
+        "its disk is full",
+        "on that host: docker system df shows what takes the space, docker system prune frees it",
+        id="disk full",
+    ),
+    pytest.param("Error response from daemon: No such image: trainer:1", "it has no image trainer:1", None, id="image"),
+    pytest.param(
+        'Error response from daemon: invalid mount config for type "bind": bind source path does not exist: /srv/mnist',
+        "it has no folder /srv/mnist, which cluster.yaml mounts",
+        "make it on that host, or change the volume in cluster.yaml",
+        id="no such folder",
+    ),
+    pytest.param(
+        CREATE.format("error during container init: error setting rlimit type 8: operation not permitted"),
+        "its engine may not set the ulimits of cluster.yaml",
+        "lower or drop `ulimits` for this host",
+        id="ulimit",
+    ),
+    pytest.param(
+        "Error response from daemon: pull access denied for team/trainer, repository does not exist or may require "
+        "'docker login': denied: requested access to the resource is denied",
+        "the registry refuses it",
+        "docker login",
+        id="pull denied",
+    ),
+    pytest.param(
+        "no matching manifest for linux/arm64/v8 in the manifest list entries",
+        "the image is not made for its architecture (linux/arm64/v8)",
+        None,
+        id="no manifest",
+    ),
+    pytest.param(
+        "exec /usr/bin/python3: exec format error", "the image is made for another architecture", None, id="exec format"
+    ),
+    pytest.param(
+        CREATE.format('exec: "/hvd/worker": stat /hvd/worker: no such file or directory'),
+        "the image has no /hvd/worker",
+        "the image needs Python 3, Horovod and OpenSSH",
+        id="no program",
+    ),
+    pytest.param(
+        'OCI runtime exec failed: exec failed: unable to start container process: exec: "python3": executable file not '
+        "found in $PATH",
+        "the image has no python3",
+        "the image needs Python 3, Horovod and OpenSSH",
+        id="no program on PATH",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence", "hint"), TEXTS)
+def test_known_failures(text, sentence, hint):
+    assert explain(text) == (sentence, hint)
+
+
+def test_every_sentence_is_reached_by_a_real_text():
+    reached = {explain(case.values[0])[0].split(" {")[0] for case in TEXTS}
+    for known in KNOWN:
+        begin = known.message.partition("{")[0]
+        assert any(sentence.startswith(begin) for sentence in reached), known.message
+
+
+# texts that hold a phrase of a known failure and mean something else
+OTHERS = [
+    pytest.param("first\n\n  last line  \n\n", "last line", id="the last line of what is not known"),
+    pytest.param("", "it failed without a word", id="nothing"),
+    pytest.param(" \n\t\n", "it failed without a word", id="only blanks"),
+    pytest.param("Error: {0} of {name} failed", "Error: {0} of {name} failed", id="braces"),
+    pytest.param("context deadline exceeded", "context deadline exceeded", id="not a Docker context"),
+    pytest.param(
+        "Error response from daemon: network mnist_default not found",
+        "Error response from daemon: network mnist_default not found",
+        id="no context in it",
+    ),
+    pytest.param(
+        "open /srv/port 22: permission denied",
+        "open /srv/port 22: permission denied",
+        id="not a login",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), OTHERS)
+def test_unknown_failures(text, sentence):
+    assert explain(text) == (sentence, None)
