@@ -31,6 +31,12 @@ class Refused(HvdError):
     exit_code = REFUSED
 
 
+class ViewEnded(HvdError):
+    """Ctrl-C ended a view of something that goes on by itself; the message says how to come back."""
+
+    exit_code = INTERRUPTED
+
+
 class HostError(HvdError):
     """A host, or a command sent to it, failed; `output` is what it printed last."""
 

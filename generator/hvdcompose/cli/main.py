@@ -9,7 +9,7 @@ import typer
 
 from hvdcompose import __version__
 from hvdcompose.cli import hosts, lab, render, runs
-from hvdcompose.errors import INTERRUPTED, HvdError
+from hvdcompose.errors import INTERRUPTED, HvdError, ViewEnded
 
 app = typer.Typer(
     help="One cluster.yaml to a Horovod run on a few Docker hosts.",
@@ -46,6 +46,11 @@ def run(words: list[str]) -> int:
     """Run one command line; return the exit code. Every error that a user can cause is printed here, once."""
     try:
         app(words, prog_name="hvdcompose")
+    except ViewEnded as end_of_view:
+        from hvdcompose.console import say
+
+        say(f"\n{end_of_view.message}", "cyan")
+        return end_of_view.exit_code
     except HvdError as error:
         from hvdcompose.console import show_error
 

@@ -74,7 +74,7 @@ def apply(
         raise typer.Exit(_follow(target, live))
     if run_id:
         console.say("the run goes on by itself; watch it: hvdcompose logs -f", "cyan")
-    elif seen.plan.empty and not live:
+    elif not live:
         console.say("this launch ran before; once more: hvdcompose run", "cyan")
 
 
@@ -104,7 +104,7 @@ def _follow(target: Target, run_id: str) -> int:
     """Show a run until it ends; return 0 when it ended well, else 1. Ctrl-C ends the view only."""
     from hvdcompose import console
     from hvdcompose.deploy.watch import ended, follow
-    from hvdcompose.errors import INTERRUPTED
+    from hvdcompose.errors import ViewEnded
     from hvdcompose.report.logs import label, parse_line, rank_hosts
     from hvdcompose.stack.launch import hosts_of_run
 
@@ -117,8 +117,7 @@ def _follow(target: Target, run_id: str) -> int:
             console.out(f"{label(line, width)} {line.text}")
         end = ended(engine, container, run_id)
     except KeyboardInterrupt:
-        console.say(f"\nrun {run_id} goes on; come back: hvdcompose logs -f; end it: hvdcompose stop", "cyan")
-        return INTERRUPTED
+        raise ViewEnded(f"run {run_id} goes on; come back: hvdcompose logs -f; end it: hvdcompose stop") from None
     if end.oom_killed:
         console.say(f"{engine.host}: the launcher's container ran out of memory", "bold red")
     if end.result is None and end.code:

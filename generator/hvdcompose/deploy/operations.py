@@ -40,6 +40,7 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
     plan = seen.plan
     refuse_disturbance(seen)
     composefiles.write_all(target.root, target.cluster.name, target.texts)
+    _write_standing_envs(target, seen)
     _remove_gone(target, seen, report)
     if plan.empty:
         return None
@@ -255,6 +256,18 @@ def _write_env(target: Target, seen: Seen, name: str, image: str, **more: str) -
     if target.code is not None:
         variables["HVD_CODE"] = target.code_digest
     composefiles.write_env(target.root, name, variables)
+
+
+def _write_standing_envs(target: Target, seen: Seen) -> None:
+    """Write .env for the containers that stand, from their labels: Compose by hand then finds no difference."""
+    for plan in target.plans.values():
+        container = seen.container(plan.host, plan.role)
+        if container is not None and container.host == plan.host:
+            labels = {"KEYS": container.keys, "IMAGE": container.image_digest, "CODE": container.code}
+            if plan.role == "launcher":
+                labels |= {"LAUNCH": container.launch, "RUN": container.run}
+            variables = {f"HVD_{name}": value for name, value in labels.items() if value}
+            composefiles.write_env(target.root, plan.host, variables)
 
 
 def _start(target: Target, seen: Seen, name: str, files: Iterable[str] = (composefiles.COMPOSE,)) -> None:

@@ -40,7 +40,8 @@ def merged_logs(target: Target, hosts: list[str], *, follow: bool, tail: str) ->
 
     def read(name: str) -> list[tuple[str, str]]:
         target.engines[name].reach()
-        return [split_stamp(line) for line in target.engines[name].logs(target.plans[name].container, tail=tail)]
+        told = target.engines[name].all_logs(target.plans[name].container, tail=tail)
+        return sorted((split_stamp(line) for line in told), key=lambda line: line[0])
 
     outcomes = on_all(hosts, read)
     streams = [
@@ -60,6 +61,7 @@ def _arriving(target: Target, hosts: list[str], tail: str) -> Iterator[Entry]:
     def pass_on(name: str) -> None:
         try:
             target.engines[name].reach()
+            target.engines[name].all_logs(target.plans[name].container, tail="0")  # tells where there is no container
             for _, text in follow_stamped(target.engines[name], target.plans[name].container, tail=tail):
                 arrived.put((name, text))
         except HostError as error:

@@ -97,6 +97,16 @@ class Engine:
         options = [*(["--follow"] if follow else []), *(["--since", since] if since else [])]
         return process.lines(self.words("logs", "--timestamps", "--tail", tail, *options, container))
 
+    def all_logs(self, container: str, *, tail: str = "all") -> list[str]:
+        """Return the log lines of a container so far, each with its timestamp. Raises HostError."""
+        words = ("logs", "--timestamps", "--tail", tail, container)
+        completed = self.ask(*words, deadline=ACT_SECONDS)
+        if not completed.ok and "no such container" in completed.err.lower():
+            raise HostError(self.host, f"there is no container {container}", hint="hvdcompose apply makes it")
+        if not completed.ok:
+            raise self.fail(completed, "reading its log", ACT_SECONDS)
+        return completed.out.splitlines() + completed.err.splitlines()
+
     def compose(self, files: Sequence[Path], project: str, *, deadline: float) -> DockerClient:
         """Return python-on-whales' client for this host's Compose file, with a deadline on every call of it."""
         from python_on_whales import DockerClient  # 0.1 s to import: only where something is done
