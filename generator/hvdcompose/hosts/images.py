@@ -143,19 +143,17 @@ def send(engine: Engine, name: str, size: int, say: Progress) -> None:
         watch = threading.Thread(target=_end_when_stalled, args=(moved, saving, loading), daemon=True)
         watch.start()
         try:
-            _pump(saving, loading, moved, size, say)
-            output = loading.communicate(timeout=STALLED_SECONDS * 10)[0].decode(errors="replace")
-        except (OSError, subprocess.TimeoutExpired):
-            output = ""
+            whole = _pump(saving, loading, moved, size, say)
+            output = loading.communicate()[0].decode(errors="replace")  # the watch bounds it
         finally:
             moved.done = True
         if moved.stalled:
             raise HostError(engine.host, f"sending {name}: nothing moved for {STALLED_SECONDS:.0f} s")
-        if saving.wait(STALLED_SECONDS):
+        if whole and saving.wait(STALLED_SECONDS):
             told = saving.stderr.read().decode(errors="replace") if saving.stderr else ""
             raise HostError("this machine", f"docker save {name} failed", output=told)
-        if loading.returncode:
-            raise engine.fail(process.Completed(loading.returncode or -1, "", output), f"sending {name}", 0)
+        if loading.returncode or not whole:
+            raise engine.fail(process.Completed(loading.returncode, output, ""), f"sending {name}", 0)
 
 
 @dataclass
@@ -170,11 +168,16 @@ class _Moved:
 
 def _pump(
     saving: subprocess.Popen[bytes], loading: subprocess.Popen[bytes], moved: _Moved, size: int, say: Progress
-) -> None:
+) -> bool:
+    """Move all bytes from one to the other; return False where the host took only a part."""
     assert saving.stdout is not None and loading.stdin is not None
     sent, told = 0, time.monotonic()
     while chunk := saving.stdout.read(1 << 20):
-        loading.stdin.write(chunk)
+        try:
+            loading.stdin.write(chunk)
+            loading.stdin.flush()
+        except BrokenPipeError:
+            return False
         sent += len(chunk)
         moved.at = time.monotonic()
         if moved.at - told > 1.0 and size:
@@ -184,6 +187,7 @@ def _pump(
     loading.stdin = None
     say("image unpacking")
     moved.at = time.monotonic() + STALLED_SECONDS * 9  # the engine unpacks without a word
+    return True
 
 
 def _end_when_stalled(moved: _Moved, *running: subprocess.Popen[bytes]) -> None:

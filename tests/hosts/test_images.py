@@ -1,0 +1,186 @@
+"""Which image it is, whatever store it lies in, and the words that build it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from hvdcompose.errors import HostError
+from hvdcompose.hosts import images
+from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.images import ImageFacts, build_words, client_image, identity, image_facts, parse_image
+
+TOLD = {
+    "Id": "sha256:aaaa",
+    "RepoTags": ["trainer:1"],
+    "Created": "2026-01-01T00:00:00Z",
+    "Architecture": "amd64",
+    "Size": 1_410_000_000,
+    "RootFS": {"Type": "layers", "Layers": ["sha256:l1", "sha256:l2"]},
+    "Config": {
+        "Env": ["PATH=/usr/bin", "A=1"],
+        "Cmd": ["python3"],
+        "Entrypoint": None,
+        "WorkingDir": "/work",
+        "User": "",
+        "Labels": {"hvdcompose.build": "b1"},
+    },
+}
+
+
+def changed(*path, to) -> dict:
+    told = copy.deepcopy(TOLD)
+    part = told
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = to
+    return told
+
+
+SAME = [
+    pytest.param(changed("Id", to="sha256:bbbb"), id="another id: overlay2 and containerd give their own"),
+    pytest.param(changed("RepoTags", to=["other:2"]), id="another name"),
+    pytest.param(changed("Size", to=1), id="another size: stores count differently"),
+    pytest.param(changed("Created", to="2027-01-01T00:00:00Z"), id="another time"),
+    pytest.param(changed("Config", "Entrypoint", to=[]), id="no entrypoint, said otherwise"),
+    pytest.param(changed("Config", "User", to=None), id="no user, said otherwise"),
+    pytest.param(changed("Config", "Hostname", to="x"), id="a field of old engines"),
+]
+
+
+@pytest.mark.parametrize("told", SAME)
+def test_the_same_image(told):
+    assert identity(told) == identity(TOLD)
+
+
+OTHER = [
+    pytest.param(changed("RootFS", "Layers", to=["sha256:l1", "sha256:l3"]), id="layer"),
+    pytest.param(changed("RootFS", "Layers", to=["sha256:l2", "sha256:l1"]), id="order of layers"),
+    pytest.param(changed("RootFS", "Layers", to=["sha256:l1"]), id="a layer less"),
+    pytest.param(changed("Architecture", to="arm64"), id="architecture"),
+    pytest.param(changed("Config", "Env", to=["PATH=/usr/bin", "A=2"]), id="env"),
+    pytest.param(changed("Config", "Cmd", to=["sh"]), id="command"),
+    pytest.param(changed("Config", "Entrypoint", to=["/init"]), id="entrypoint"),
+    pytest.param(changed("Config", "WorkingDir", to="/"), id="working directory"),
+    pytest.param(changed("Config", "User", to="1000"), id="user"),
+    pytest.param(changed("Config", "Labels", to={"hvdcompose.build": "b2"}), id="label"),
+]
+
+
+def test_other_images():
+    digests = [identity(case.values[0]) for case in OTHER] + [identity(TOLD)]
+    assert len(set(digests)) == len(digests)
+    assert all(len(digest) == 12 and set(digest) <= set("0123456789abcdef") for digest in digests)
+
+
+def test_facts():
+    assert parse_image(TOLD) == ImageFacts(identity(TOLD), "amd64", 1_410_000_000, "b1")
+    bare = {"Architecture": "arm64", "Config": None, "RootFS": None}
+    assert parse_image(bare) == ImageFacts(identity(bare), "arm64", 0, "")
+
+
+def test_an_engine_is_asked(program, tmp_path):
+    program("docker", f"echo \"$*\" > {tmp_path}/words\ncat <<'END'\n{json.dumps([TOLD])}\nEND\n")
+    assert image_facts(Engine("beta", "c1"), "trainer:1") == parse_image(TOLD)
+    assert (tmp_path / "words").read_text() == "--context c1 image inspect trainer:1\n"
+    assert client_image("trainer:1") == parse_image(TOLD)
+    assert (tmp_path / "words").read_text() == "--context default image inspect trainer:1\n"
+
+
+def test_an_image_that_is_not_there(program):
+    program("docker", "echo '[]'; echo 'Error response from daemon: No such image: trainer:1' >&2; exit 1\n")
+    assert image_facts(Engine("beta", "c1"), "trainer:1") is None
+
+
+def test_an_engine_that_is_off_is_no_missing_image(program):
+    program("docker", "echo 'Cannot connect to the Docker daemon at unix:///x.' >&2; exit 1\n")
+    with pytest.raises(HostError):
+        image_facts(Engine("beta", "c1"), "trainer:1")
+    assert client_image("trainer:1") is None, "a client needs no engine of its own"
+
+
+def test_a_client_without_docker(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert client_image("trainer:1") is None
+
+
+def test_the_words_of_a_build():
+    words = build_words("trainer:1", Path("/w/trainer"), {"CUDA": "12.6", "ODD": "a b$c\n"}, "d1")
+    assert words == [
+        *("docker", "--context", "default", "build", "--label", "hvdcompose.build=d1", "-t", "trainer:1"),
+        *("--build-arg", "CUDA=12.6", "--build-arg", "ODD=a b$c\n", "/w/trainer"),
+    ]
+
+
+def test_a_build_tells_its_lines(program):
+    program("docker", "echo one; echo two >&2; echo three\n")
+    told: list[str] = []
+    images.build("trainer:1", Path("/w"), {}, "d1", told.append)
+    assert sorted(told) == ["one", "three", "two"]
+
+
+def test_a_build_that_fails_is_told_with_its_end(program):
+    program("docker", "for i in $(seq 50); do echo line $i; done; echo broken >&2; exit 3\n")
+    with pytest.raises(HostError) as caught:
+        images.build("trainer:1", Path("/w"), {}, "d1", lambda _: None)
+    assert caught.value.message == "building trainer:1 from /w failed (exit 3)"
+    lines = caught.value.output.splitlines()
+    assert lines[-1] == "broken" and "line 50" in lines and "line 1" not in lines
+
+
+SEND = """
+case "$3" in
+save) head -c 3000000 /dev/zero ;;
+load) cat > {folder}/loaded; echo 'Loaded image: trainer:1' ;;
+esac
+"""
+
+
+def test_sending_moves_every_byte(program, tmp_path):
+    program("docker", SEND.format(folder=tmp_path))
+    told: list[str] = []
+    images.send(Engine("beta", "c1"), "trainer:1", 3_000_000, told.append)
+    assert (tmp_path / "loaded").read_bytes() == bytes(3_000_000)
+    assert told[-1] == "image unpacking"
+
+
+def test_a_load_that_fails_is_told_of_the_host(program):
+    program(
+        "docker",
+        """
+        case "$3" in
+        save) head -c 3000000 /dev/zero ;;
+        load) head -c 10 > /dev/null; echo 'write /var/lib/docker/x: no space left on device' >&2; exit 1 ;;
+        esac
+        """,
+    )
+    with pytest.raises(HostError) as caught:
+        images.send(Engine("beta", "c1"), "trainer:1", 3_000_000, lambda _: None)
+    assert (caught.value.host, caught.value.message) == ("beta", "sending trainer:1: its disk is full")
+
+
+def test_a_save_that_fails_is_told_of_this_machine(program):
+    program(
+        "docker",
+        """
+        case "$3" in
+        save) echo 'Error response from daemon: reference does not exist' >&2; exit 1 ;;
+        load) cat > /dev/null ;;
+        esac
+        """,
+    )
+    with pytest.raises(HostError) as caught:
+        images.send(Engine("beta", "c1"), "trainer:1", 3_000_000, lambda _: None)
+    assert (caught.value.host, caught.value.message) == ("this machine", "docker save trainer:1 failed")
+    assert "reference does not exist" in caught.value.output
+
+
+def test_a_host_that_takes_nothing_more_is_given_up(program, monkeypatch):
+    monkeypatch.setattr(images, "STALLED_SECONDS", 1.0)
+    program("docker", 'case "$3" in save) head -c 3000000 /dev/zero ;; load) exec sleep 60 ;; esac\n')
+    with pytest.raises(HostError) as caught:
+        images.send(Engine("beta", "c1"), "trainer:1", 3_000_000, lambda _: None)
+    assert (caught.value.host, caught.value.message) == ("beta", "sending trainer:1: nothing moved for 1 s")
