@@ -1,0 +1,147 @@
+"""What `docker ps` and `docker info` say -> what stands on a host."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from hvdcompose.errors import HostError
+from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.observed import (
+    LABELS,
+    TEMPLATE,
+    Container,
+    EngineFacts,
+    Observed,
+    engine_facts,
+    observe,
+    parse_info,
+    parse_snapshot,
+)
+
+ROW = ["9f1c" * 16, "demo-worker-1", "running", "Up 2 minutes (healthy)", "trainer:1", "worker"]
+ROW += ["demo", "beta", "s1", "k1", "c1", "i1", "", ""]
+WORKER = Container(
+    id="9f1c" * 16,
+    name="demo-worker-1",
+    state="running",
+    status="Up 2 minutes (healthy)",
+    image="trainer:1",
+    service="worker",
+    cluster="demo",
+    host="beta",
+    spec="s1",
+    keys="k1",
+    code="c1",
+    image_digest="i1",
+    launch="",
+    run="",
+)
+
+
+def test_a_snapshot():
+    assert parse_snapshot(json.dumps(ROW) + "\n") == Observed((WORKER,))
+    assert parse_snapshot("") == Observed()
+
+
+def test_each_field_lands_in_its_place():
+    """Every value is another one: two that are swapped would be seen."""
+    row = [f"v{number}" for number in range(len(ROW))]
+    (found,) = parse_snapshot(json.dumps(row)).containers
+    names = ["id", "name", "state", "status", "image", "service", *LABELS]
+    assert [getattr(found, {"image": "image"}.get(name, name)) for name in names[:6]] == row[:6]
+    labels = {"image": "image_digest"}
+    assert [getattr(found, labels.get(name, name)) for name in LABELS] == row[6:]
+
+
+def test_docker_is_asked_for_what_is_read():
+    fields = re.findall(r'\.Label "([^"]+)"', TEMPLATE)
+    assert fields == ["com.docker.compose.service", *(f"hvdcompose.{name}" for name in LABELS)]
+    assert TEMPLATE.count("{{json ") == len(ROW)
+
+
+def test_warnings_among_the_lines_are_passed_over():
+    text = f"WARNING: Error loading config file\n{json.dumps(ROW)}\n"
+    assert parse_snapshot(text) == Observed((WORKER,))
+
+
+def test_values_with_quotes_and_newlines():
+    row = [*ROW[:6], 'de"mo', "a\\b", "s\n1", *ROW[9:]]
+    (found,) = parse_snapshot(json.dumps(row)).containers
+    assert (found.cluster, found.host, found.spec) == ('de"mo', "a\\b", "s\n1")
+
+
+STATES = [
+    # state, Docker's words, exit code, health, live
+    ("running", "Up 2 minutes (healthy)", None, "healthy", True),
+    ("running", "Up 2 minutes (unhealthy)", None, "unhealthy", True),
+    ("running", "Up 1 second (health: starting)", None, "starting", True),
+    ("running", "Up 3 days", None, "", True),
+    ("paused", "Up 2 minutes (Paused)", None, "", True),
+    ("restarting", "Restarting (1) 5 seconds ago", None, "", True),
+    ("exited", "Exited (0) 3 seconds ago", 0, "", False),
+    ("exited", "Exited (137) 2 weeks ago", 137, "", False),
+    ("created", "Created", None, "", False),
+    ("dead", "Dead", None, "", False),
+    ("removing", "Removal In Progress", None, "", False),
+]
+
+
+@pytest.mark.parametrize(("state", "status", "code", "health", "live"), STATES)
+def test_states(state, status, code, health, live):
+    found = Container("id", "name", state, status, "trainer:1", "worker")
+    assert (found.exit_code, found.health, found.live) == (code, health, live)
+
+
+def test_a_service_s_container():
+    launcher = Container("id", "demo-launcher-1", "exited", "Exited (0)", "trainer:1", "launcher")
+    seen = Observed((WORKER, launcher))
+    assert seen.service("launcher") == launcher and seen.service("fill") is None
+
+
+INFO = {
+    "ID": "abc",
+    "ServerVersion": "28.2.2",
+    "Architecture": "x86_64",
+    "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns"],
+}
+INFOS = [
+    pytest.param(INFO, EngineFacts("abc", "28.2.2", False, "x86_64"), id="rootful"),
+    pytest.param(
+        {**INFO, "SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]},
+        EngineFacts("abc", "28.2.2", True, "x86_64"),
+        id="rootless",
+    ),
+    pytest.param({**INFO, "SecurityOptions": None}, EngineFacts("abc", "28.2.2", False, "x86_64"), id="no options"),
+    pytest.param({}, EngineFacts("", "", False, ""), id="an engine that tells nothing"),
+]
+
+
+@pytest.mark.parametrize(("told", "facts"), INFOS)
+def test_engine_facts(told, facts):
+    assert parse_info("beta", json.dumps(told)) == facts
+
+
+def test_an_engine_that_is_off_answers_in_json_too():
+    told = {"ServerErrors": ["Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?"]}
+    with pytest.raises(HostError) as caught:
+        parse_info("beta", json.dumps(told))
+    assert caught.value.host == "beta"
+    assert caught.value.message.startswith("its Docker engine does not answer: ")
+
+
+def test_one_call_asks_for_a_whole_host(program, tmp_path):
+    program("docker", f"printf '%s\\n' \"$@\" >> {tmp_path}/words\ncat <<'END'\n{json.dumps(ROW)}\nEND\n")
+    assert observe(Engine("beta", "c1", ""), "demo") == Observed((WORKER,))
+    assert (tmp_path / "words").read_text().splitlines() == [
+        *("--context", "c1", "ps", "--all", "--no-trunc"),
+        *("--filter", "label=com.docker.compose.project=demo", "--format", TEMPLATE),
+    ]
+
+
+def test_facts_are_asked_of_the_context(program, tmp_path):
+    program("docker", f"echo \"$*\" > {tmp_path}/words\ncat <<'END'\n{json.dumps(INFO)}\nEND\n")
+    assert engine_facts(Engine("beta", "c1")).version == "28.2.2"
+    assert (tmp_path / "words").read_text() == "--context c1 info --format {{json .}}\n"
