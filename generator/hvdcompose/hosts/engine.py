@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,8 @@ class Engine:
         if completed.ok:
             found = json.loads(completed.out)
             return dict(found[0]) if found else None
-        if "no such" in completed.err.lower() or "not found" in completed.err.lower():
+        # not just "no such" or "not found": a socket or a context may be what is missing
+        if re.search(rf"no such (?:{kind}|object)|response from daemon:.*not found", completed.err, re.IGNORECASE):
             return None
         raise self.fail(completed, f"docker {kind} inspect {name}", ASK_SECONDS)
 
@@ -86,7 +88,7 @@ class Engine:
         completed, data = process.run_bytes(self.words("cp", f"{container}:{path}", "-"), deadline=ACT_SECONDS)
         if completed.ok:
             return data
-        if "could not find the file" in completed.err.lower() or "no such" in completed.err.lower():
+        if re.search(r"could not find the file|no such container", completed.err, re.IGNORECASE):
             return None
         raise self.fail(completed, f"reading {path}", ACT_SECONDS)
 
@@ -161,5 +163,5 @@ class Engine:
     def _compose_error(self, error: Any, doing: str, deadline: float) -> HostError:
         text = error.stderr or ""
         text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-        timed_out = error.return_code in (124, 137)  # of `timeout`: its deadline, its SIGKILL
+        timed_out = error.return_code in (124, 137, -9)  # of `timeout`: its deadline; its SIGKILL, which may hit itself
         return self.fail(process.Completed(error.return_code, "", text, timed_out=timed_out), doing, deadline)
