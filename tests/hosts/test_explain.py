@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdcompose.hosts.explain import KNOWN, explain
+from hvdcompose.hosts.explain import KNOWN, NO_REGISTRY, explain
 
 DIAL = 'error during connect: Get "http://docker.example.com/v1.47/version": command [ssh -l root -- gpu1 docker system dial-stdio] has exited with exit status {}, make sure the URL is valid, and Docker 18.09 or later is installed on the remote host: stderr={}'  # noqa: E501
 CREATE = "Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: {}"  # noqa: E501
@@ -157,6 +157,12 @@ TEXTS = [
         "on that host: docker system df shows what takes the space, docker system prune frees it",
         id="disk full",
     ),
+    pytest.param(
+        "Error response from daemon: no such image: trainer:1: No such image: trainer:1",
+        "it has no image trainer:1",
+        None,
+        id="image, Docker 20.10",
+    ),
     pytest.param("Error response from daemon: No such image: trainer:1", "it has no image trainer:1", None, id="image"),
     pytest.param(
         'Error response from daemon: invalid mount config for type "bind": bind source path does not exist: /srv/mnist',
@@ -173,9 +179,56 @@ TEXTS = [
     pytest.param(
         "Error response from daemon: pull access denied for team/trainer, repository does not exist or may require "
         "'docker login': denied: requested access to the resource is denied",
-        "the registry refuses it",
-        "docker login",
+        "the registry has no such image, or refuses it without a login",
+        f"docker login REGISTRY on this machine: its login is used\n{NO_REGISTRY}",
         id="pull denied",
+    ),
+    pytest.param(
+        "Error response from daemon: unauthorized",
+        "the registry has no such image, or refuses it without a login",
+        f"docker login REGISTRY on this machine: its login is used\n{NO_REGISTRY}",
+        id="401 of a registry",
+    ),
+    pytest.param(
+        "Error response from daemon: denied",
+        "the registry has no such image, or refuses it without a login",
+        f"docker login REGISTRY on this machine: its login is used\n{NO_REGISTRY}",
+        id="403 of a registry",
+    ),
+    pytest.param(
+        'Error response from daemon: Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io on '
+        "127.0.0.11:53: no such host",
+        "it cannot reach the registry registry-1.docker.io: dial tcp: lookup registry-1.docker.io on 127.0.0.11:53: "
+        "no such host",
+        NO_REGISTRY,
+        id="registry without a name",
+    ),
+    pytest.param(
+        'Error response from daemon: Get "http://localhost:5000/v2/": dial tcp 127.0.0.1:5000: connect: connection '
+        "refused",
+        "it cannot reach the registry localhost:5000: dial tcp 127.0.0.1:5000: connect: connection refused",
+        NO_REGISTRY,
+        id="registry off: not the engine",
+    ),
+    pytest.param(
+        'failed to resolve reference "10.0.0.9:5000/x:1": failed to do request: Head "https://10.0.0.9:5000/v2/x/'
+        'manifests/1": dial tcp 10.0.0.9:5000: connect: no route to host',
+        "it cannot reach the registry 10.0.0.9:5000: dial tcp 10.0.0.9:5000: connect: no route to host",
+        NO_REGISTRY,
+        id="no route to a registry, containerd's image store",
+    ),
+    pytest.param(
+        "Error response from daemon: manifest for localhost:5000/missing:1 not found: manifest unknown: manifest "
+        "unknown",
+        "the registry has no such image",
+        NO_REGISTRY,
+        id="404 of a registry",
+    ),
+    pytest.param(
+        "Error response from daemon: toomanyrequests: You have reached your pull rate limit.",
+        "the registry sends nothing more for a while: its limit of pulls is reached",
+        NO_REGISTRY,
+        id="429 of a registry",
     ),
     pytest.param(
         "no matching manifest for linux/arm64/v8 in the manifest list entries",

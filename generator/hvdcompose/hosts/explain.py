@@ -15,12 +15,21 @@ class Known:
     hint: str | None = None
 
 
+NO_REGISTRY = "without a registry: have the image on this machine, and apply sends it (`pull: missing`)"
 KNOWN = (
     Known(
         r'context "?([^"\s:]+)"?(?:": | )?(?:: context not found|not found|does not exist)',
         "there is no Docker context {0} on this machine",
         "docker context create {0} --docker host=ssh://USER@HOST",
     ),
+    # before all that tells of a way to the host: here it is the host's way to a registry that fails
+    Known(
+        r'(?:Get|Head) "https?://([^/"]+)/v2/[^"]*": (.+)',
+        "it cannot reach the registry {0}: {1}",
+        NO_REGISTRY,
+    ),
+    Known(r"manifest unknown|failed to resolve reference .*: not found", "the registry has no such image", NO_REGISTRY),
+    Known(r"toomanyrequests", "the registry sends nothing more for a while: its limit of pulls is reached", NO_REGISTRY),
     Known(r"Host key verification failed", "ssh does not know the host's key", "log in to it once with ssh"),
     Known(
         r"Permission denied \((?:publickey|password)",
@@ -77,7 +86,7 @@ KNOWN = (
         "its disk is full",
         "on that host: docker system df shows what takes the space, docker system prune frees it",
     ),
-    Known(r"No such image: (\S+)", "it has no image {0}"),
+    Known(r"No such image: (\S*[^\s:])", "it has no image {0}"),
     Known(
         r"(?:bind source path does not exist|bind mount source path does not exist|mountpoint for .* not found): (\S+)",
         "it has no folder {0}, which cluster.yaml mounts",
@@ -88,7 +97,11 @@ KNOWN = (
         "its engine may not set the ulimits of cluster.yaml",
         "lower or drop `ulimits` for this host",
     ),
-    Known(r"pull access denied|authentication required|unauthorized", "the registry refuses it", "docker login"),
+    Known(
+        r"pull access denied|authentication required|unauthorized|from daemon: denied",
+        "the registry has no such image, or refuses it without a login",
+        f"docker login REGISTRY on this machine: its login is used\n{NO_REGISTRY}",
+    ),
     Known(r"no matching manifest for (\S+)", "the image is not made for its architecture ({0})"),
     Known(r"exec format error", "the image is made for another architecture"),
     Known(
