@@ -43,7 +43,8 @@ class Engine:
                 hint="is the host frozen or overloaded?",
             )
         message, hint = explain(completed.err or completed.out)
-        return HostError(self.host, f"{doing}: {message}", hint=hint, output=completed.tail)
+        told = completed.tail.strip() in message  # the sentence holds all that was written
+        return HostError(self.host, f"{doing}: {message}", hint=hint, output="" if told else completed.tail)
 
     def reach(self) -> None:
         """Raise HostError quickly when nobody answers where the context leads."""
