@@ -308,9 +308,7 @@ def _from_mirrors(dataset: Dataset, names: list[str], deadline: float, say: Say)
     return parts
 
 
-def _fetch(
-    dataset: Dataset, names: list[str], source: Path | None, say: Say
-) -> tuple[str, dict[str, bytearray]]:
+def _fetch(dataset: Dataset, names: list[str], source: Path | None, say: Say) -> tuple[str, dict[str, bytearray]]:
     """Get the missing files from the folder given, else the distribution's package, else the mirrors."""
     if source is not None:
         if not source.is_dir():
@@ -338,9 +336,7 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise DataError(
-                        f"another process has held {path} for {LOCK_SECONDS:.0f} s; is it stuck?"
-                    ) from None
+                    raise DataError(f"another process has held {path} for {LOCK_SECONDS:.0f} s; is it stuck?") from None
                 if not told:
                     told = True
                     say(f"waiting for another process that prepares data in {path.parent}")
@@ -403,9 +399,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m trainer.data", description="Prepare the training data once on this host."
     )
-    parser.add_argument(
-        "--dataset", choices=sorted(DATASETS), default="mnist", help="which data (default: mnist)"
-    )
+    parser.add_argument("--dataset", choices=sorted(DATASETS), default="mnist", help="which data (default: mnist)")
     parser.add_argument(
         "--data-dir",
         type=Path,

@@ -57,13 +57,9 @@ def allreduce_types(rank: int, size: int) -> bool:
 @check("allreduce, many at once")
 def allreduce_fused(rank: int, size: int) -> bool:
     """Send twenty tensors without waiting, which Horovod packs together."""
-    handles = [
-        hvd.allreduce_async_(torch.ones(1000) * index, name=f"fused.{index}", op=hvd.Sum)
-        for index in range(20)
-    ]
+    handles = [hvd.allreduce_async_(torch.ones(1000) * index, name=f"fused.{index}", op=hvd.Sum) for index in range(20)]
     return all(
-        torch.equal(hvd.synchronize(handle), torch.ones(1000) * index * size)
-        for index, handle in enumerate(handles)
+        torch.equal(hvd.synchronize(handle), torch.ones(1000) * index * size) for index, handle in enumerate(handles)
     )
 
 
@@ -92,16 +88,17 @@ def allgather_uneven(rank: int, size: int) -> bool:
 def broadcast(rank: int, size: int) -> bool:
     """Spread a tensor from the first process and from the last."""
     mine = torch.full((3,), float(rank))
-    return all(
-        torch.equal(hvd.broadcast(mine, root), torch.full((3,), float(root))) for root in {0, size - 1}
-    )
+    return all(torch.equal(hvd.broadcast(mine, root), torch.full((3,), float(root))) for root in {0, size - 1})
 
 
 @check("objects")
 def objects(rank: int, size: int) -> bool:
     """Spread and gather Python objects."""
-    return hvd.broadcast_object({"rank": rank}, 0) == {"rank": 0} and hvd.allgather_object(rank) == list(
-        range(size)
+    mixed = None if rank == 0 else "a text"
+    return (
+        hvd.broadcast_object({"rank": rank}, 0) == {"rank": 0}
+        and hvd.allgather_object(rank) == list(range(size))
+        and hvd.allgather_object(mixed, name="mixed") == [None, *["a text"] * (size - 1)]
     )
 
 
@@ -202,13 +199,11 @@ def main() -> int:
     rank, size = hvd.rank(), hvd.size()
     wrong = 0
     for name, function in CHECKS.items():
-        verdicts = hvd.allgather_object(function(rank, size))
+        verdicts = hvd.allgather_object(function(rank, size), name="verdicts")
         failed = [other for other, good in enumerate(verdicts) if not good]
         wrong += bool(failed)
         if rank == 0:
-            print(
-                f"WRONG {name}: on rank {', '.join(map(str, failed))}" if failed else f"ok {name}", flush=True
-            )
+            print(f"WRONG {name}: on rank {', '.join(map(str, failed))}" if failed else f"ok {name}", flush=True)
     if rank == 0:
         print(f"{len(CHECKS) - wrong} of {len(CHECKS)} checks passed on {size} processes", flush=True)
     hvd.barrier()

@@ -85,9 +85,7 @@ class _Parser(argparse.ArgumentParser):
             super().print_help()
 
 
-def _number(
-    kind: type[int] | type[float], rule: str, holds: Callable[[float], bool]
-) -> Callable[[str], int | float]:
+def _number(kind: type[int] | type[float], rule: str, holds: Callable[[float], bool]) -> Callable[[str], int | float]:
     def parse(text: str) -> int | float:
         try:
             value = kind(text)
@@ -124,15 +122,9 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
     data.add_argument("--limit", type=count, metavar="N", help="use only N training images, for a quick try")
 
     recipe = parser.add_argument_group("recipe")
-    recipe.add_argument(
-        "--batch-size", type=count, default=64, metavar="N", help="images per step and process"
-    )
-    recipe.add_argument(
-        "--test-batch-size", type=count, default=1000, metavar="N", help="images per step when testing"
-    )
-    recipe.add_argument(
-        "--epochs", type=count, default=10, metavar="N", help="passes over the training images"
-    )
+    recipe.add_argument("--batch-size", type=count, default=64, metavar="N", help="images per step and process")
+    recipe.add_argument("--test-batch-size", type=count, default=1000, metavar="N", help="images per step when testing")
+    recipe.add_argument("--epochs", type=count, default=10, metavar="N", help="passes over the training images")
     recipe.add_argument(
         "--lr", type=positive, default=0.01, help="learning rate, multiplied by the number of processes"
     )
@@ -156,9 +148,7 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
 
     horovod = parser.add_argument_group("horovod")
     horovod.add_argument("--fp16-allreduce", action="store_true", help="send gradients with 16 bits")
-    horovod.add_argument(
-        "--use-adasum", action="store_true", help="combine gradients with Adasum instead of averaging"
-    )
+    horovod.add_argument("--use-adasum", action="store_true", help="combine gradients with Adasum instead of averaging")
     horovod.add_argument(
         "--gradient-predivide-factor",
         type=positive,
@@ -169,9 +159,7 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
 
     output = parser.add_argument_group("output and device")
     output.add_argument("--no-cuda", action="store_true", help="stay on the CPU where there is a GPU")
-    output.add_argument(
-        "--log-interval", type=count, default=10, metavar="N", help="steps between progress lines"
-    )
+    output.add_argument("--log-interval", type=count, default=10, metavar="N", help="steps between progress lines")
     output.add_argument("--save", type=Path, metavar="FILE", help="where rank 0 writes the trained weights")
 
     options = vars(parser.parse_args(arguments))

@@ -187,9 +187,7 @@ def mirror(source):
         def log_message(self, *words: object) -> None:
             requests.append(self.path)
 
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Handler, directory=str(source))
-    )
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(source)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/", requests
     server.shutdown()
@@ -247,9 +245,7 @@ def test_of_eight_processes_exactly_one_prepares(tmp_path):
     source = write_idx(tmp_path / "source", train=20_000, packed=True)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    processes = [
-        context.Process(target=_prepare_in_process, args=(tmp_path, source, results)) for _ in range(8)
-    ]
+    processes = [context.Process(target=_prepare_in_process, args=(tmp_path, source, results)) for _ in range(8)]
     for process in processes:
         process.start()
     origins = [results.get(timeout=60) for _ in processes]

@@ -39,9 +39,7 @@ def docker(tmp_path, monkeypatch):
 
 def test_versions_have_one_home_and_the_package_agrees():
     versions = images.read_versions(DOCKERFILE)
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"][
-        "trainer"
-    ]
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["trainer"]
     assert sorted(wanted) == sorted(
         [
             f"horovod=={versions.horovod}",
@@ -73,9 +71,7 @@ def test_up_to_date_costs_one_question(docker, monkeypatch, capsys):
         return known.setdefault("digest", "")
 
     known: dict[str, str] = {}
-    monkeypatch.setattr(
-        images, "build", lambda *words: known.__setitem__("digest", words[3][-1].split("=")[1])
-    )
+    monkeypatch.setattr(images, "build", lambda *words: known.__setitem__("digest", words[3][-1].split("=")[1]))
     monkeypatch.setattr(images, "image_label", answer)
     monkeypatch.setattr(images, "ensure_base", lambda suite: "debian")
     monkeypatch.setattr(images, "ensure_wheelhouse", lambda versions, python: None)

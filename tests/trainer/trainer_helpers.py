@@ -39,7 +39,7 @@ class Container:
         self.image = image
 
     def run(
-        self, *words: str, timeout: float = 90, volumes: tuple[str, ...] = (), code: bool = True
+        self, *words: str, timeout: float = 150, volumes: tuple[str, ...] = (), code: bool = True
     ) -> subprocess.CompletedProcess[str]:
         name = f"hvd-trainer-test-{uuid.uuid4().hex[:12]}"
         command = ["docker", "run", "--rm", "--init", "--name", name, "--tmpfs", "/data"]
@@ -56,15 +56,13 @@ class Container:
         if code:
             command += ["--volume", f"{ROOT / 'trainer'}:/hvd/code/trainer:ro", "--workdir", "/hvd/code"]
         try:
-            return subprocess.run(
-                [*command, self.image, *words], capture_output=True, text=True, timeout=timeout
-            )
+            return subprocess.run([*command, self.image, *words], capture_output=True, text=True, timeout=timeout)
         except subprocess.TimeoutExpired:
             subprocess.run(["docker", "rm", "--force", name], capture_output=True)
             pytest.fail(f"still running after {timeout} s: {' '.join(words)}")
 
     def horovodrun(
-        self, controller: str, *words: str, timeout: float = 90, volumes: tuple[str, ...] = ()
+        self, controller: str, *words: str, timeout: float = 150, volumes: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
         launch = ["horovodrun", "-np", "2", "-H", "localhost:2", f"--{controller}", "python", "-m"]
         return self.run(*launch, *words, timeout=timeout, volumes=volumes)
