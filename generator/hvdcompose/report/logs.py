@@ -6,8 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Gloo: "[2]<stdout>:text"; Open MPI's --tag-output: "[1,2]<stdout>:text" (job, rank)
-_PREFIX = re.compile(r"^\[(?:\d+,)?(?P<rank>\d+)\]<(?P<stream>stdout|stderr)>:? ?(?P<text>.*)$", re.DOTALL)
+# Gloo: "[2]<stdout>:text"; Open MPI's --tag-output: "[1,2]<stdout>:text" (job, rank), from version 5 on with a blank
+# after the colon; a time in front with -prefix-timestamp
+_PREFIX = re.compile(
+    r"^(?P<time>\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?"
+    r"\[(?:(?P<job>\d+),)?(?P<rank>\d+)\]<(?:stdout|stderr)>:(?(job) ?)(?P<text>.*)$",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ def parse_line(host: str, ranks: Sequence[str], text: str) -> Line:
     if found is None:
         return Line(host, None, text)
     rank = int(found["rank"])
-    return Line(ranks[rank] if rank < len(ranks) else host, rank, found["text"])
+    told = f"{found['time']} {found['text']}" if found["time"] else found["text"]
+    return Line(ranks[rank] if rank < len(ranks) else host, rank, told)
 
 
 def label(line: Line, width: int) -> str:
