@@ -226,7 +226,7 @@ TEXTS = [
     ),
     pytest.param(
         "Error response from daemon: toomanyrequests: You have reached your pull rate limit.",
-        "the registry sends nothing more for a while: its limit of pulls is reached",
+        "the registry sends nothing for a while: its limit of pulls is reached",
         NO_REGISTRY,
         id="429 of a registry",
     ),

@@ -28,11 +28,15 @@ def status(file: File = HERE, as_json: Json = False) -> None:
     from hvdcompose import console
     from hvdcompose.deploy.survey import survey
 
-    rows = survey(target_of(file))
+    rows, refusal = survey(target_of(file))
     if as_json:
         console.show_json("status", [row.to_json() for row in rows])
     else:
         _show_rows(rows)
+    if refusal is not None:
+        console.say(f"apply would refuse: {refusal.message}", "bold red")
+        if refusal.hint:
+            console.say("\n".join(f"  -> {line}" for line in refusal.hint.splitlines()), "cyan")
     if any(row.failed for row in rows):
         raise typer.Exit(1)
 

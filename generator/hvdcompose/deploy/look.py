@@ -62,7 +62,9 @@ def must(outcomes: Mapping[str, Outcome[object]], doing: str) -> None:
     """Raise HostsFailed when a host failed; every host's error is in it."""
     failed = errors(outcomes)
     if failed:
-        raise HostsFailed(f"{doing}: {len(failed)} of {len(outcomes)} hosts failed", failed)
+        well = ", ".join(host for host, outcome in outcomes.items() if outcome.ok)
+        count = f"{len(failed)} of {len(outcomes)} hosts failed" + f" (not {well})" * bool(well)
+        raise HostsFailed(f"{doing}: {count}; nothing was launched", failed)
 
 
 @dataclass(frozen=True)

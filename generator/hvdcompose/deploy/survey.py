@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import queue
 import threading
@@ -19,14 +18,20 @@ from hvdcompose.report.status import Row, row
 Entry = tuple[str, str | HostError]
 
 
-def survey(target: Target) -> list[Row]:
-    """Return one row per host, those included that do not answer."""
+def survey(target: Target) -> tuple[list[Row], Refused | None]:
+    """Return one row per host, those included that do not answer; and why apply would refuse, if it would."""
     taken = snapshots(target)
     plan: Plan | None = None
+    refusal: Refused | None = None
     # without every host's answer there is no plan, and the rows say what stands all the same
-    with contextlib.suppress(HostsFailed, Refused):
+    try:
         plan = look(target, taken=taken).plan
-    return [row(host, taken.hosts[host.host], plan) for host in target.plans.values()]
+    except HostsFailed:
+        pass
+    except Refused as refused:
+        refusal = refused
+    unplanned = "refuse" if refusal else "fail: not every host answers"
+    return [row(host, taken.hosts[host.host], plan, unplanned) for host in target.plans.values()], refusal
 
 
 def merged_logs(target: Target, hosts: list[str], *, follow: bool, tail: str) -> Iterator[Entry]:

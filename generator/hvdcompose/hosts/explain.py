@@ -29,7 +29,7 @@ KNOWN = (
         NO_REGISTRY,
     ),
     Known(r"manifest unknown|failed to resolve reference .*: not found", "the registry has no such image", NO_REGISTRY),
-    Known(r"toomanyrequests", "the registry sends nothing more for a while: its limit of pulls is reached", NO_REGISTRY),
+    Known(r"toomanyrequests", "the registry sends nothing for a while: its limit of pulls is reached", NO_REGISTRY),
     Known(r"Host key verification failed", "ssh does not know the host's key", "log in to it once with ssh"),
     Known(
         r"Permission denied \((?:publickey|password)",

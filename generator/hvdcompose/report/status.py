@@ -27,15 +27,18 @@ class Row:
         return asdict(self)
 
 
-def row(plan: HostPlan, answer: Outcome[Observed], whole: Plan | None) -> Row:
-    """Return the row of a host: its container's state, or why the host could not be asked."""
+def row(plan: HostPlan, answer: Outcome[Observed], whole: Plan | None, unplanned: str = "") -> Row:
+    """Return the row of a host: its container's state, or why the host could not be asked.
+
+    unplanned: what apply would do, in words, where there is no plan.
+    """
     seen = answer.value
     if seen is None:
         why = answer.error.message if answer.error else "no answer"
         return Row(plan.host, plan.context, plan.role, why, "", "", failed=True)
     container = seen.service(plan.role)
     steps = whole.of(plan.host) if whole else ()
-    needs = "; ".join(f"{step.action}: {step.cause}" for step in steps)
+    needs = "; ".join(f"{step.action}: {step.cause}" for step in steps) if whole else unplanned
     if container is None:
         return Row(plan.host, plan.context, plan.role, "not there", "", needs)
     return Row(plan.host, plan.context, plan.role, container.status or container.state, container.run, needs)
