@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import IMAGE, Made, interrupt, times_of
+from made import IMAGE, Made, interrupt, times_of
 
 pytestmark = pytest.mark.engine
 
