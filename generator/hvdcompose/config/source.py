@@ -111,8 +111,7 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
-        hint = "name the file with -f, or write a first one with hvdcompose init"
-        raise UnreadableConfigError(source, "there is no such file", hint=hint) from None
+        raise UnreadableConfigError(source, "there is no such file", hint="name the file with -f") from None
     except IsADirectoryError:
         raise UnreadableConfigError(source, "is a folder, not a file", hint="name the file in it with -f") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
