@@ -1,11 +1,14 @@
 """What the scripts under /hvd share. Standard library only: it runs inside the user's image, Python 3.8 or later."""
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os
 import socket
 import struct
 import sys
+from typing import Any
 
 SETTINGS_FILE = os.environ.get("HVD_SETTINGS", "/hvd/host.json")
 SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
@@ -15,18 +18,18 @@ class Fault(Exception):
     """Something the user has to know; printed as one line."""
 
 
-def settings():
+def settings() -> dict[str, Any]:
     """Return this container's part of the cluster, as rendered into /hvd/host.json."""
     with open(SETTINGS_FILE, encoding="utf-8") as file:
-        return json.load(file)
+        return dict(json.load(file))
 
 
-def say(text):
+def say(text: str) -> None:
     """Print one line of ours; `docker compose logs` shows it at once."""
     print(f"hvdcompose: {text}", file=sys.stderr, flush=True)
 
 
-def interfaces():
+def interfaces() -> dict[str, str]:
     """Return {name: IPv4 address} of the interfaces seen here; those without IPv4 are left out."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -40,7 +43,7 @@ def interfaces():
     return found
 
 
-def interface_of(host):
+def interface_of(host: dict[str, Any]) -> str:
     """Return the name of the interface that owns a host's `address`, or its `interface:` once that is seen to exist.
 
     Raises Fault where no interface has the address: then Docker's host network is not the machine's.
@@ -50,7 +53,7 @@ def interface_of(host):
     if host["interface"]:
         if host["interface"] not in seen:
             raise Fault(f"{host['host']}: no interface {host['interface']} with an IPv4 address here; found {listed}")
-        return host["interface"]
+        return str(host["interface"])
     try:
         address = socket.gethostbyname(host["address"])
     except OSError as error:

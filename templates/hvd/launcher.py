@@ -4,6 +4,8 @@
 Exit code: horovodrun's; 69 when it was never started because a worker could not be reached in time.
 """
 
+from __future__ import annotations
+
 import glob
 import json
 import os
@@ -13,6 +15,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import hvdlib
 
@@ -26,7 +30,7 @@ COLLECT_SECONDS = 10
 REFUSED = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 
 
-def write_ssh_config(folder="/root/.ssh", path="/run/hvd/ssh_config"):
+def write_ssh_config(folder: str = "/root/.ssh", path: str = "/run/hvd/ssh_config") -> None:
     """Write the ssh client's settings: every private key in the ssh folder is offered, whatever its name."""
     keys = []
     for name in sorted(glob.glob(f"{folder}/*")):
@@ -43,12 +47,12 @@ def write_ssh_config(folder="/root/.ssh", path="/run/hvd/ssh_config"):
         raise hvdlib.Fault(f"no private key in {folder}: `hvdcompose apply` fills the volume")
 
 
-def ssh(port, address, *words):
+def ssh(port: int, address: str, *words: str) -> list[str]:
     """Return the words of an ssh call to a worker."""
     return ["/hvd/bin/ssh", "-p", str(port), f"root@{address}", *words]
 
 
-def prove(cluster, port, worker):
+def prove(cluster: str, port: int, worker: dict[str, Any]) -> tuple[bool, bool, str]:
     """Log in to a worker and ask who it is.
 
     Returns (ok, final, reason): `final` tells that waiting longer is of no use.
@@ -80,7 +84,7 @@ def prove(cluster, port, worker):
     return True, True, ""
 
 
-def await_worker(cluster, port, worker, limit, faults):
+def await_worker(cluster: str, port: int, worker: dict[str, Any], limit: float, faults: dict[str, str]) -> None:
     """Retry one worker until `limit` (monotonic seconds); tell for whom and why whenever the reason changes."""
     who = f"{worker['host']} ({worker['address']}:{port})"
     attempt, told, told_at = 0, None, 0.0
@@ -101,10 +105,11 @@ def await_worker(cluster, port, worker, limit, faults):
         attempt += 1
 
 
-def await_workers(settings):
+def await_workers(settings: dict[str, Any]) -> None:
     """Wait, all at once, until each worker proved itself; raise Fault naming every one that did not."""
     workers = [host for host in settings["hosts"] if host["host"] != settings["host"]]
-    limit, faults = time.monotonic() + settings["start_timeout"], {}
+    limit = time.monotonic() + settings["start_timeout"]
+    faults: dict[str, str] = {}
     threads = [
         threading.Thread(
             target=await_worker,
@@ -124,7 +129,7 @@ def await_workers(settings):
         hvdlib.say(f"all {len(workers)} workers proved themselves by a login")
 
 
-def words_here(words, settings, interface):
+def words_here(words: list[str], settings: dict[str, Any], interface: str) -> list[str]:
     """Return horovodrun's words with the interface named, so that it does not search for one common to all hosts.
 
     With ranks on this host only there is nothing to search, and the option would keep it from using loopback.
@@ -134,7 +139,7 @@ def words_here(words, settings, interface):
     return [words[0], "--network-interfaces", interface, *words[1:]]
 
 
-def environment(settings):
+def environment(settings: dict[str, Any]) -> dict[str, str]:
     """Return horovodrun's environment: our ssh first, and Open MPI made to behave in containers."""
     env = dict(os.environ)
     env["PATH"] = "/hvd/bin:" + env.get("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -153,7 +158,7 @@ def environment(settings):
     return env
 
 
-def launch(words, env):
+def launch(words: list[str], env: dict[str, str]) -> int:
     """Run horovodrun to its end; SIGTERM and SIGINT end it and everything it started here. Returns its code."""
     child = subprocess.Popen(words, env=env, start_new_session=True)
     asked = threading.Event()
@@ -172,7 +177,7 @@ def launch(words, env):
     return child.returncode
 
 
-def read_records(texts):
+def read_records(texts: Iterable[str]) -> dict[int, dict[str, Any]]:
     """Return {rank: record} from texts of one JSON record a line."""
     records = {}
     for text in texts:
@@ -186,7 +191,7 @@ def read_records(texts):
     return records
 
 
-def fetch_records(settings, folder):
+def fetch_records(settings: dict[str, Any], folder: str) -> list[str]:
     """Return the texts of the records on every host of the run; a host that does not answer gives none."""
     texts = []
     for path in glob.glob(f"{folder}/rank-*.json"):
@@ -211,7 +216,7 @@ def fetch_records(settings, folder):
     return texts
 
 
-def collect(settings, folder):
+def collect(settings: dict[str, Any], folder: str) -> dict[int, dict[str, Any]]:
     """Wait a little until every rank's end is recorded (their wrappers notice the launcher's end within a second)."""
     limit = time.monotonic() + COLLECT_SECONDS
     while True:
@@ -221,7 +226,7 @@ def collect(settings, folder):
         time.sleep(0.5)
 
 
-def told_code(code):
+def told_code(code: int) -> str:
     """Return how a rank ended, in words: its exit code, or the signal that killed it."""
     if code >= 0:
         return f"exit {code}"
@@ -231,17 +236,17 @@ def told_code(code):
         return f"killed by signal {-code}"
 
 
-def clock(seconds):
+def clock(seconds: float) -> str:
     """Return seconds as bash's `time` prints them: 1m34.400s."""
     return f"{int(seconds // 60)}m{seconds % 60:.3f}s"
 
 
-def rank_hosts(settings):
+def rank_hosts(settings: dict[str, Any]) -> list[str]:
     """Return the host of each rank, in order of the ranks: hosts are filled one after the other."""
     return [host["host"] for host in settings["hosts"] for _ in range(host["slots"])][: settings["np"]]
 
 
-def report(settings, result):
+def report(settings: dict[str, Any], result: dict[str, Any]) -> None:
     """Say how the run ended: per rank where one failed, then the times as `time` prints them."""
     ranks, hosts = {entry["rank"]: entry for entry in result["ranks"]}, rank_hosts(settings)
     if len(ranks) == settings["np"] and all(entry["code"] == 0 for entry in ranks.values()):
@@ -258,7 +263,7 @@ def report(settings, result):
         print(f"{name}\t{clock(result[name])}", file=sys.stderr, flush=True)
 
 
-def write_json(path, value):
+def write_json(path: str, value: object) -> None:
     """Write JSON whole or not at all."""
     with open(f"{path}.part", "w", encoding="utf-8") as file:
         json.dump(value, file)
@@ -266,7 +271,7 @@ def write_json(path, value):
     os.replace(f"{path}.part", path)
 
 
-def run(words):
+def run(words: list[str]) -> int:
     """Wait for the workers, launch, record, report; return the exit code."""
     settings = hvdlib.settings()
     interface = hvdlib.interface_of(settings)

@@ -6,6 +6,8 @@ environment is put together anew: this container's, plus what the runtime passes
 that started it are gone: with Gloo, Horovod leaves such ranks running.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os
@@ -14,6 +16,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import hvdlib
 
@@ -24,7 +28,7 @@ GRACE_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def container_environment():
+def container_environment() -> dict[str, str]:
     """Return the environment this container was started with: the image's ENV and the host's `env`."""
     try:
         with open("/proc/1/environ", "rb") as file:
@@ -35,7 +39,7 @@ def container_environment():
     return {name: value for name, _, value in pairs}
 
 
-def rank_environment(host, own, passed):
+def rank_environment(host: dict[str, Any], own: Mapping[str, str], passed: Mapping[str, str]) -> dict[str, str]:
     """Return the rank's environment: `own` (container), what the runtime passed, and the interface by name."""
     env = dict(own)
     env.update({name: value for name, value in passed.items() if name.startswith(RUNTIME_PREFIXES)})
@@ -48,7 +52,7 @@ def rank_environment(host, own, passed):
     return env
 
 
-def started_at(pid):
+def started_at(pid: int) -> str | None:
     """Return when a process started, in clock ticks, or None when it is gone (a zombie is gone)."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
@@ -58,7 +62,7 @@ def started_at(pid):
     return None if fields[0] in "ZX" else fields[19]
 
 
-def parent_of(pid):
+def parent_of(pid: int) -> int:
     """Return the parent's pid, 0 when it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
@@ -67,7 +71,7 @@ def parent_of(pid):
         return 0
 
 
-def ancestors():
+def ancestors() -> list[tuple[int, str | None]]:
     """Return [(pid, start)] of the processes between this one and the container's init: the way to the launcher."""
     chain, pid = [], os.getppid()
     while pid > 1:
@@ -76,17 +80,17 @@ def ancestors():
     return chain
 
 
-def launcher_gone(chain):
+def launcher_gone(chain: list[tuple[int, str | None]]) -> bool:
     """Tell whether a process on the way to the launcher has ended."""
     return any(started_at(pid) != start for pid, start in chain)
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """Let the kernel kill the rank should this wrapper be killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def end(child, grace=GRACE_SECONDS):
+def end(child: subprocess.Popen[bytes], grace: float = GRACE_SECONDS) -> None:
     """End the rank and all it started: SIGTERM, then SIGKILL."""
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
         try:
@@ -99,7 +103,7 @@ def end(child, grace=GRACE_SECONDS):
             continue
 
 
-def supervise(child, chain):
+def supervise(child: subprocess.Popen[bytes], chain: list[tuple[int, str | None]]) -> str:
     """Wait for the rank; return who ended it: "itself", "signal" (to this wrapper) or "launcher gone"."""
     asked = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -115,7 +119,7 @@ def supervise(child, chain):
             return "signal" if asked else "launcher gone"
 
 
-def record(host, entry):
+def record(host: dict[str, Any], entry: dict[str, Any]) -> None:
     """Write how the rank ended where the launcher collects it, whole or not at all."""
     run, rank = os.environ.get("HVD_RUN", "by-hand"), entry["rank"]
     folder = f"{RUNS}/{run}"
@@ -126,13 +130,13 @@ def record(host, entry):
     os.replace(f"{path}.part", path)
 
 
-def rank_number(env):
+def rank_number(env: Mapping[str, str]) -> int | None:
     """Return this process's rank as the runtime says it, or None outside of one."""
     number = env.get("HOROVOD_RANK", env.get("OMPI_COMM_WORLD_RANK"))
     return None if number is None else int(number)
 
 
-def run(words):
+def run(words: list[str]) -> int:
     """Run one rank; return its exit code, 128 + N for signal N as a shell would."""
     host, begin = hvdlib.settings(), time.time()
     env = rank_environment(host, container_environment(), os.environ)

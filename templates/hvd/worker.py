@@ -4,6 +4,8 @@
 `/hvd/worker ready` waits until that sshd listens, 20 s at most.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import socket
@@ -11,6 +13,8 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
 
 import hvdlib
 
@@ -23,7 +27,7 @@ SSH_FOLDER, HOST_KEY, CONFIG, PID_FILE = (
 READY_SECONDS = 20.0
 
 
-def find_sshd():
+def find_sshd() -> str:
     """Return sshd's absolute path, which it needs to start its own sessions."""
     path = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/usr/local/bin")
     if path is None:
@@ -31,7 +35,7 @@ def find_sshd():
     return path
 
 
-def modes_at_fault(paths):
+def modes_at_fault(paths: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each path whose owner or mode makes sshd refuse keys (sshd_config(5), StrictModes)."""
     for path in paths:
         try:
@@ -46,7 +50,7 @@ def modes_at_fault(paths):
             yield f"{path}: mode {mode:04o} lets others write, sshd refuses that: chmod go-w it"
 
 
-def unlock_root(path="/etc/shadow"):
+def unlock_root(path: str = "/etc/shadow") -> None:
     """Let root log in by key where the image locked the account ('!'): without PAM, sshd refuses locked accounts."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -59,7 +63,7 @@ def unlock_root(path="/etc/shadow"):
             file.write("\n".join(fixed))
 
 
-def check(host):
+def check(host: dict[str, Any]) -> None:
     """Raise Fault with everything that would keep logins out."""
     faults = list(modes_at_fault(["/root", SSH_FOLDER, f"{SSH_FOLDER}/authorized_keys"]))
     if not os.path.exists(HOST_KEY):
@@ -76,7 +80,7 @@ def check(host):
         )
 
 
-def serve(host):
+def serve(host: dict[str, Any]) -> NoReturn:
     """Become sshd."""
     check(host)
     sshd = find_sshd()
@@ -93,7 +97,7 @@ def serve(host):
     os.execv(sshd, words)
 
 
-def listening(port):
+def listening(port: int) -> bool:
     """Tell whether our own sshd holds the port: sshd writes its pid once it is bound."""
     if not os.path.exists(PID_FILE):
         return False
@@ -101,7 +105,7 @@ def listening(port):
         return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in list(file)[1:])
 
 
-def ready(host):
+def ready(host: dict[str, Any]) -> int:
     """Wait until the worker serves ssh; return an exit code."""
     limit = time.monotonic() + READY_SECONDS
     while time.monotonic() < limit:

@@ -47,7 +47,7 @@ def read_back(plan: HostPlan) -> dict:
 
 @given(TEXT)
 @example("$" * 7)
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 def test_a_scalar_is_one_line_and_comes_back(text):
     line = scalar(text)
     assert "\n" not in line and "\r" not in line
