@@ -28,6 +28,12 @@ REMIND_SECONDS = 10
 GRACE_SECONDS = 12
 COLLECT_SECONDS = 10
 REFUSED = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
+WHY = (  # what ssh writes -> what it means here
+    ("Connection refused", "nothing listens on that port: the worker is not up, or a firewall rejects it"),
+    ("Connection timed out", "no answer on that port: the host is off, or a firewall drops it"),
+    ("No route to host", "no route to it: it is off, on another network, or a firewall rejects it"),
+    ("Permission denied", "it refuses the key: the log of the worker says why"),
+)
 
 
 def write_ssh_config(folder: str = "/root/.ssh", path: str = "/run/hvd/ssh_config") -> None:
@@ -74,7 +80,7 @@ def prove(cluster: str, port: int, worker: dict[str, Any]) -> tuple[bool, bool, 
                 "it shows another host key than the cluster's: recreated outside hvdcompose, or not the worker",
             )
         lines = [line for line in answer.stderr.strip().splitlines() if line] or ["ssh failed without a word"]
-        return False, False, lines[-1].strip()
+        return False, False, next((why for text, why in WHY if text in lines[-1]), lines[-1].strip())
     try:
         told = json.loads(answer.stdout)
     except ValueError:

@@ -68,6 +68,7 @@ def check(host: dict[str, Any]) -> None:
     faults = list(modes_at_fault(["/root", SSH_FOLDER, f"{SSH_FOLDER}/authorized_keys"]))
     if not os.path.exists(HOST_KEY):
         faults.append(f"{HOST_KEY}: missing")
+    remedy = ". `hvdcompose apply` fills the volumes" if faults else ""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -75,9 +76,7 @@ def check(host: dict[str, Any]) -> None:
         except OSError as error:
             faults.append(f"port {host['port']}: {error.strerror}: another program of {host['host']} listens on it")
     if faults:
-        raise hvdlib.Fault(
-            f"{host['host']}: cannot serve ssh: " + "; ".join(faults) + ". `hvdcompose apply` fills the volumes"
-        )
+        raise hvdlib.Fault(f"{host['host']}: cannot serve ssh: " + "; ".join(faults) + remedy)
 
 
 def serve(host: dict[str, Any]) -> NoReturn:

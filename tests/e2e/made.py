@@ -115,6 +115,11 @@ def new_made(desk: Desk, folder: Path) -> Made:
     return Made(desk, folder, f"c{port}", port)
 
 
+def errors_of(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return the lines that begin an error, in the order in which they were shown."""
+    return [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+
+
 def interrupt(process: subprocess.Popen[str]) -> None:
     """Press Ctrl-C: the terminal sends it to the whole foreground group."""
     os.killpg(process.pid, signal.SIGINT)

@@ -103,7 +103,7 @@ def run(
 def _follow(target: Target, run_id: str) -> int:
     """Show a run until it ends; return 0 when it ended well, else 1. Ctrl-C ends the view only."""
     from hvdcompose import console
-    from hvdcompose.deploy.watch import ended, follow
+    from hvdcompose.deploy.watch import NEVER_STARTED, ended, follow
     from hvdcompose.errors import ViewEnded
     from hvdcompose.report.logs import label, parse_line, rank_hosts
     from hvdcompose.stack.launch import hosts_of_run
@@ -121,10 +121,8 @@ def _follow(target: Target, run_id: str) -> int:
     if end.oom_killed:
         console.say(f"{engine.host}: the launcher's container ran out of memory", "bold red")
     if end.result is None and end.code:
-        console.say(
-            f"run {run_id} was not launched, or was killed: the launcher ended with exit {end.code}",
-            "bold red",
-        )
+        how = "was not launched" if end.code == NEVER_STARTED else "was not launched, or was killed"
+        console.say(f"run {run_id} {how}: the launcher ended with exit {end.code}", "bold red")
     return 1 if end.code else 0
 
 

@@ -325,9 +325,10 @@ def _with_log(engine: Engine, container: str, error: HostError) -> HostError:
     except HostError:
         return error
     lines = (log.out + log.err).strip() if log.ok else ""
-    told = [line.removeprefix("hvdcompose: ") for line in lines.splitlines() if line.startswith("hvdcompose: ")]
-    message = told[-1] if told else error.message
-    return HostError(engine.host, message, hint=error.hint, output=lines or error.output)
+    ours = [line.removeprefix("hvdcompose: ") for line in lines.splitlines() if line.startswith("hvdcompose: ")]
+    if ours and "sshd on port" not in ours[-1]:  # the script under /hvd said itself why it ended
+        return HostError(engine.host, ours[-1].removeprefix(f"{engine.host}: "), output=lines)
+    return HostError(engine.host, error.message, hint=error.hint, output=lines or error.output)
 
 
 def new_run_id() -> str:

@@ -10,6 +10,7 @@ from hvdcompose.errors import HostError
 from hvdcompose.hosts.delivery import result_of
 from hvdcompose.hosts.engine import Engine
 
+NEVER_STARTED = 69  # the launcher's exit code when it did not get as far as horovodrun
 RECONNECT_SECONDS = 2.0
 GIVE_UP_SECONDS = 60.0
 
