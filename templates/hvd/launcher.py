@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,8 @@ def prove(cluster: str, port: int, worker: dict[str, Any]) -> tuple[bool, bool, 
     try:
         told = json.loads(answer.stdout)
     except ValueError:
+        return False, True, "it is not a worker of hvdcompose: there is no /hvd/host.json"
+    if not isinstance(told, dict):
         return False, True, "it is not a worker of hvdcompose: there is no /hvd/host.json"
     if (told.get("cluster"), told.get("host")) != (cluster, worker["host"]):
         return False, True, f"it says it is {told.get('host')} of cluster {told.get('cluster')}"
@@ -166,10 +169,10 @@ def environment(settings: dict[str, Any]) -> dict[str, str]:
 
 def launch(words: list[str], env: dict[str, str]) -> int:
     """Run horovodrun to its end; SIGTERM and SIGINT end it and everything it started here. Returns its code."""
-    child = subprocess.Popen(words, env=env, start_new_session=True)
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
+    child = subprocess.Popen(words, env=env, start_new_session=True)
     while child.poll() is None:
         if asked.wait(0.2):
             hvdlib.say("asked to stop: ending all ranks")
@@ -192,7 +195,7 @@ def read_records(texts: Iterable[str]) -> dict[int, dict[str, Any]]:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            if entry.get("rank") is not None:
+            if isinstance(entry, dict) and entry.get("rank") is not None:
                 records[entry["rank"]] = entry
     return records
 
@@ -244,7 +247,8 @@ def told_code(code: int) -> str:
 
 def clock(seconds: float) -> str:
     """Return seconds as bash's `time` prints them: 1m34.400s."""
-    return f"{int(seconds // 60)}m{seconds % 60:.3f}s"
+    minutes, milliseconds = divmod(round(seconds * 1000), 60_000)
+    return f"{minutes}m{milliseconds / 1000:.3f}s"
 
 
 def rank_hosts(settings: dict[str, Any]) -> list[str]:
@@ -281,6 +285,8 @@ def run(words: list[str]) -> int:
     """Wait for the workers, launch, record, report; return the exit code."""
     settings = hvdlib.settings()
     interface = hvdlib.interface_of(settings)
+    if shutil.which(words[0], path=environment(settings)["PATH"]) is None:
+        raise hvdlib.Fault(f"this image has no {words[0]}: install Horovod in it, or put it on the image's PATH")
     if len(settings["hosts"]) > 1:
         write_ssh_config()
         await_workers(settings)

@@ -103,11 +103,16 @@ def end(child: subprocess.Popen[bytes], grace: float = GRACE_SECONDS) -> None:
             continue
 
 
-def supervise(child: subprocess.Popen[bytes], chain: list[tuple[int, str | None]]) -> str:
-    """Wait for the rank; return who ended it: "itself", "signal" (to this wrapper) or "launcher gone"."""
-    asked = []
+def note_signals() -> list[bool]:
+    """Return a list that is no longer empty once this wrapper is asked to end."""
+    asked: list[bool] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: asked.append(True))
+    return asked
+
+
+def supervise(child: subprocess.Popen[bytes], chain: list[tuple[int, str | None]], asked: list[bool]) -> str:
+    """Wait for the rank; return who ended it: "itself", "signal" (to this wrapper) or "launcher gone"."""
     while True:
         try:
             child.wait(POLL_SECONDS)
@@ -141,13 +146,14 @@ def run(words: list[str]) -> int:
     host, begin = hvdlib.settings(), time.time()
     env = rank_environment(host, container_environment(), os.environ)
     entry = {"rank": rank_number(env), "begin": begin, "command": words}
+    asked, chain = note_signals(), ancestors()  # before there is a rank: it must not be left behind
     try:
         child = subprocess.Popen(words, env=env, start_new_session=True, preexec_fn=die_with_parent)
     except OSError as error:
         hvdlib.say(f"{host['host']}: cannot run {words[0]!r}: {error.strerror}")
         record(host, {**entry, "code": 127, "ended": "itself", "end": time.time(), "user": 0.0, "sys": 0.0})
         return 127
-    ended = supervise(child, ancestors())
+    ended = supervise(child, chain, asked)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     times = {"end": time.time(), "user": used.ru_utime, "sys": used.ru_stime}
     record(host, {**entry, "code": child.returncode, "ended": ended, **times})

@@ -1,0 +1,90 @@
+"""What the scripts share: the interface that owns an address; and what they may be written in."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+
+import hvdlib
+import pytest
+
+from hvdcompose.stack.render import templates
+
+SCRIPTS = sorted((templates() / "hvd").glob("*.py"))
+HERE = {"host": "beta", "address": "127.0.0.1", "interface": None}
+
+
+def test_the_loopback_is_seen():
+    assert hvdlib.interfaces()["lo"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
+def test_the_interface_is_found_by_the_address_or_a_name_for_it(address):
+    assert hvdlib.interface_of({**HERE, "address": address}) == "lo"
+
+
+def test_an_interface_that_is_named_must_be_there():
+    assert hvdlib.interface_of({**HERE, "address": "10.99.99.99", "interface": "lo"}) == "lo"
+    with pytest.raises(hvdlib.Fault) as caught:
+        hvdlib.interface_of({**HERE, "interface": "ib7"})
+    assert str(caught.value).startswith("beta: no interface ib7 with an IPv4 address here; found ")
+    assert "lo 127.0.0.1" in str(caught.value)
+
+
+def test_an_address_of_another_machine():
+    """192.0.2.0/24 is for documentation (RFC 5737): no machine has it."""
+    with pytest.raises(hvdlib.Fault) as caught:
+        hvdlib.interface_of({**HERE, "address": "192.0.2.1"})
+    told = str(caught.value)
+    assert told.startswith("beta: address 192.0.2.1 is on no interface of this container; found ")
+    assert "lo 127.0.0.1" in told and told.endswith("A rootless Docker, or the address of another machine?")
+
+
+def test_a_name_that_does_not_resolve():
+    with pytest.raises(hvdlib.Fault, match=r"beta: address no-such-host\.invalid does not resolve: "):
+        hvdlib.interface_of({**HERE, "address": "no-such-host.invalid"})
+
+
+def test_the_settings_are_the_rendered_file(tmp_path):
+    (tmp_path / "host.json").write_text(json.dumps(HERE))
+    program = f"import sys; sys.path.insert(0, {str(templates() / 'hvd')!r}); import hvdlib; print(hvdlib.settings())"
+    env = {"HVD_SETTINGS": str(tmp_path / "host.json")}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert ast.literal_eval(done.stdout) == HERE
+
+
+def test_what_is_ours_is_said_on_stderr(capsys):
+    hvdlib.say("ready")
+    assert capsys.readouterr() == ("", "hvdcompose: ready\n")
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_the_syntax_is_python_3_8(path):
+    ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+LATER = ("removeprefix", "removesuffix", "is_relative_to", "readlink", "lcm", "cache", "pairwise", "process_group")
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_nothing_is_used_that_python_3_8_lacks(path):
+    """Unions and `dict[...]` are annotations only, which are not evaluated."""
+    tree = ast.parse(path.read_text())
+    assert not {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & set(LATER)
+    imported = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert "annotations" in [alias.name for node in imported for alias in node.names]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert not [call for call in calls if any(word.arg in ("strict", "process_group") for word in call.keywords)]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_only_the_standard_library_is_there(path):
+    used = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            used |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            used.add((node.module or "").partition(".")[0])
+    assert used - {"hvdlib"} <= sys.stdlib_module_names
