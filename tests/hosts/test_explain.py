@@ -240,6 +240,42 @@ TEXTS = [
         "exec /usr/bin/python3: exec format error", "the image is made for another architecture", None, id="exec format"
     ),
     pytest.param(
+        "[FATAL tini (7)] exec /hvd/worker failed: No such file or directory",
+        "the image has no python3",
+        "the image needs Python 3, Horovod and OpenSSH",
+        id="no interpreter, docker's init",
+    ),
+    pytest.param(
+        "/usr/bin/env: \u2018python3\u2019: No such file or directory",
+        "the image has no python3",
+        "the image needs Python 3, Horovod and OpenSSH",
+        id="no python3, coreutils",
+    ),
+    pytest.param(
+        "env: can't execute 'python3': No such file or directory",
+        "the image has no python3",
+        "the image needs Python 3, Horovod and OpenSSH",
+        id="no python3, busybox",
+    ),
+    pytest.param(
+        "Error response from daemon: Container aad010d792f3 is restarting, wait until the container is running",
+        "its container ended at once",
+        None,
+        id="exec into a container that restarts",
+    ),
+    pytest.param(
+        "unable to upgrade to tcp, received 409",
+        "its container ended at once",
+        None,
+        id="exec into a container that ends",
+    ),
+    pytest.param(
+        "Error response from daemon: container 31cb888c2b93 is not running",
+        "its container ended at once",
+        None,
+        id="exec into a container that ended",
+    ),
+    pytest.param(
         CREATE.format('exec: "/hvd/worker": stat /hvd/worker: no such file or directory'),
         "the image has no /hvd/worker",
         "the image needs Python 3, Horovod and OpenSSH",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from hvdcompose.errors import HostError, HvdError, Refused
 from hvdcompose.hosts import composefiles, images
 from hvdcompose.hosts.delivery import FILL, drop_half_filled, drop_keys, fill_code, prune_code
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
+from hvdcompose.hosts.explain import recognise
 from hvdcompose.hosts.fanout import on_all, values
 from hvdcompose.hosts.gpus import try_gpus
 from hvdcompose.hosts.keys import keys_digest, keys_tar, save_key
@@ -271,6 +273,19 @@ def _write_standing_envs(target: Target, seen: Seen) -> None:
 
 
 def _start(target: Target, seen: Seen, name: str, files: Iterable[str] = (composefiles.COMPOSE,)) -> None:
+    """Make and start a host's container. One that cannot be started is removed; an older one is left where it is."""
+    engine, container = target.engines[name], target.plans[name].container
+    try:
+        _make_and_start(target, seen, name, files)
+    except HostError:
+        with contextlib.suppress(HostError):
+            made = engine.inspect("container", container)
+            if made is not None and made["State"]["Status"] == "created":
+                engine.ask("rm", "--force", container)
+        raise
+
+
+def _make_and_start(target: Target, seen: Seen, name: str, files: Iterable[str]) -> None:
     """Make and start a host's container; its volumes are filled first, unless they hold these keys already."""
     engine, plan = target.engines[name], target.plans[name]
     before = seen.container(name, plan.role)
@@ -296,8 +311,8 @@ def _start_workers(target: Target, seen: Seen, image: str, report: Reporter) -> 
         _write_env(target, seen, name, image)
         container = target.plans[name].container
         engine = target.engines[name]
+        _start(target, seen, name)
         try:
-            _start(target, seen, name)
             engine.call(
                 "exec",
                 container,
@@ -328,7 +343,8 @@ def _with_log(engine: Engine, container: str, error: HostError) -> HostError:
     ours = [line.removeprefix("hvdcompose: ") for line in lines.splitlines() if line.startswith("hvdcompose: ")]
     if ours and "sshd on port" not in ours[-1]:  # the script under /hvd said itself why it ended
         return HostError(engine.host, ours[-1].removeprefix(f"{engine.host}: "), output=lines)
-    return HostError(engine.host, error.message, hint=error.hint, output=lines or error.output)
+    message, hint = recognise(lines) or (error.message, error.hint)
+    return HostError(engine.host, message, hint=hint, output=lines or error.output)
 
 
 def new_run_id() -> str:
@@ -337,7 +353,7 @@ def new_run_id() -> str:
 
 
 def _launch(target: Target, seen: Seen, image: str, report: Reporter) -> str:
-    """Start the launcher; return the run's id. Raises HostsFailed with the launcher's last lines."""
+    """Start the launcher; return the run's id. Raises HostsFailed."""
     plan, run = target.primary, new_run_id()
     files = [composefiles.COMPOSE]
     if target.adhoc:
@@ -345,10 +361,9 @@ def _launch(target: Target, seen: Seen, image: str, report: Reporter) -> str:
         files.append(composefiles.COMMAND)
     launch = "" if target.adhoc else target.launch(image).digest
     _write_env(target, seen, plan.host, image, HVD_LAUNCH=launch, HVD_RUN=run)
-    engine = target.engines[plan.host]
     try:
         _start(target, seen, plan.host, files)
     except HostError as error:
-        raise HostsFailed("not launched", [_with_log(engine, plan.container, error)]) from None
+        raise HostsFailed("not launched", [error]) from None
     report.host(plan.host, f"launched run {run}")
     return run

@@ -105,6 +105,15 @@ KNOWN = (
     Known(r"no matching manifest for (\S+)", "the image is not made for its architecture ({0})"),
     Known(r"exec format error", "the image is made for another architecture"),
     Known(
+        r"exec /hvd/\w+ failed: No such file|env: .?python3.?: No such file|can't execute 'python3'",
+        "the image has no python3",
+        "the image needs Python 3, Horovod and OpenSSH",
+    ),
+    Known(
+        r"is restarting, wait until the container is running|unable to upgrade to tcp, received 409|is not running$",
+        "its container ended at once",
+    ),
+    Known(
         r"exec: \"?([^\":]+)\"?: (?:stat [^:]+: no such file|executable file not found)",
         "the image has no {0}",
         "the image needs Python 3, Horovod and OpenSSH",
@@ -114,6 +123,12 @@ KNOWN = (
 
 def explain(text: str) -> tuple[str, str | None]:
     """Return (sentence, hint) for what a command wrote when it failed; its own last line where nothing is known."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return recognise(text) or (lines[-1] if lines else "it failed without a word", None)
+
+
+def recognise(text: str) -> tuple[str, str | None] | None:
+    """Return (sentence, hint) for a failure that is known, or None."""
     for known in KNOWN:
         found = re.search(
             known.pattern, text, re.IGNORECASE | re.DOTALL if "rlimit" in known.pattern else re.IGNORECASE
@@ -121,5 +136,4 @@ def explain(text: str) -> tuple[str, str | None]:
         if found:
             groups = [group or "" for group in found.groups()] or [""]
             return known.message.format(*groups), known.hint.format(*groups) if known.hint else None
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines[-1] if lines else "it failed without a word"), None
+    return None
