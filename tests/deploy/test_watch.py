@@ -47,6 +47,20 @@ def test_a_stream_that_breaks_goes_on_after_the_last_line(program, tmp_path):
     assert second == ("--context c1 logs --timestamps --tail all --follow --since 2026-01-01T00:00:02Z demo-launcher-1")
 
 
+def test_lines_of_one_instant_or_out_of_order_are_all_shown(program):
+    """Docker stamps stdout and stderr each by itself, before it writes them to one log."""
+    program(
+        "docker",
+        """
+        case "$3" in
+        logs) for line in '2Z a' '2Z b' '1Z c' '3Z d'; do echo "2026-01-01T00:00:0$line"; done ;;
+        container) echo '[{"State": {"Running": false}}]' ;;
+        esac
+        """,
+    )
+    assert [text for _, text in follow_stamped(Engine("alpha", "c1"), "x")] == ["a", "b", "c", "d"]
+
+
 def test_a_container_that_is_gone_ends_the_view(program):
     program(
         "docker",

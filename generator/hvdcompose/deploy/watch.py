@@ -43,11 +43,12 @@ def follow_stamped(engine: Engine, container: str, *, tail: str = "all") -> Iter
     """
     last, lost_at = "", 0.0
     while True:
-        for line in engine.logs(container, follow=True, since=last or None, tail=tail if not last else "all"):
+        since = last
+        for line in engine.logs(container, follow=True, since=since or None, tail="all" if since else tail):
             stamp, text = split_stamp(line)
-            if stamp and stamp <= last:
+            if stamp and stamp <= since:
                 continue  # `--since` includes the line it names
-            last, lost_at = stamp or last, 0.0
+            last, lost_at = max(stamp, last), 0.0
             yield stamp, text
         try:
             state = engine.inspect("container", container)
