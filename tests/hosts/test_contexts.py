@@ -84,12 +84,14 @@ def test_an_ssh_host_that_closes_at_once(ssh_to):
 def test_an_ssh_host_whose_sshd_is_off(ssh_to):
     port = closed_port()
     ssh_to(port)
-    assert unreachable("ssh://root@gpu1", 5) == f"127.0.0.1:{port}: Connection refused"
+    told = unreachable("ssh://root@gpu1", 5)
+    assert told == f"nothing listens at 127.0.0.1:{port}: the machine is up, its sshd is not"
 
 
 def test_a_tcp_endpoint():
     port = closed_port()
-    assert unreachable(f"tcp://127.0.0.1:{port}", 5) == f"127.0.0.1:{port}: Connection refused"
+    told = unreachable(f"tcp://127.0.0.1:{port}", 5)
+    assert told == f"nothing listens at 127.0.0.1:{port}: the machine is up, its Docker engine is not"
     with server(lambda connection: None) as port:
         assert unreachable(f"tcp://127.0.0.1:{port}", 5) is None, "an engine speaks only when it is asked"
 

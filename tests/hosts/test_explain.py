@@ -152,6 +152,41 @@ TEXTS = [
         id="no such GPU",
     ),
     pytest.param(
+        "docker: Error response from daemon: failed to create task for container: failed to create shim task: OCI "
+        "runtime create failed: runc create failed: unable to start container process: error during container init: "
+        "error running hook #0: error running hook: exit status 1, stdout: , stderr: stub nvidia hook: device error: "
+        "2: unknown device (this host has 0 1 ): unknown",
+        "it has no such GPU: 2",
+        "on that host: nvidia-smi -L lists its GPUs",
+        id="no such GPU, the lab's stub",
+    ),
+    pytest.param(
+        'docker: Error response from daemon: could not select device driver "cdi" with capabilities: []',
+        "its Docker engine does not know CDI: that takes engine 25 or later with the feature switched on",
+        'on that host: {"features": {"cdi": true}} in /etc/docker/daemon.json, then restart docker',
+        id="CDI switched off, Docker 26",
+    ),
+    pytest.param(
+        "docker: Error response from daemon: CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=9",
+        "its Docker engine knows no CDI device nvidia.com/gpu=9",
+        "on that host: nvidia-ctk cdi list; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        id="no such CDI device, Docker 26",
+    ),
+    pytest.param(
+        "write /8b2acf3e909a9a46073f5178078df31af7d45da5d62b7e8accf5ced5d0acc1c4/layer.tar: no space left on device",
+        "its disk is full",
+        "on that host: docker system df shows what takes the space, docker system prune frees it",
+        id="disk full while an image is loaded",
+    ),
+    pytest.param(
+        "Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime "
+        "create failed: runc create failed: unable to start container process: error during container init: error "
+        "setting rlimits for ready process: error setting rlimit type 8: operation not permitted: unknown",
+        "its engine may not set the ulimits of cluster.yaml",
+        "lower or drop `ulimits` for this host",
+        id="memlock",
+    ),
+    pytest.param(
         "write /var/lib/docker/tmp/GetImageBlob1: no space left on device",
         "its disk is full",
         "on that host: docker system df shows what takes the space, docker system prune frees it",

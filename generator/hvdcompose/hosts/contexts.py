@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from dataclasses import dataclass
@@ -92,6 +93,10 @@ def _try_tcp(address: str, port: int, seconds: float, *, banner: bool) -> str | 
         return f"no answer from {address}:{port} within {seconds:.0f} s: it is off, frozen, or cut off"
     except socket.gaierror:
         return f"the name {address} of its Docker context does not resolve"
+    except ConnectionRefusedError:
+        return f"nothing listens at {address}:{port}: the machine is up, its {'sshd' if banner else 'Docker engine'} is not"
     except OSError as error:
+        if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+            return f"no route to {address}:{port}: it is off, or on another network"
         return f"{address}:{port}: {error.strerror or error}"
     return None

@@ -77,7 +77,7 @@ KNOWN = (
     ),
     Known(r"unsatisfied condition: ([^,\s]+)", "the image needs {0}; its GPU driver is older", "update it there"),
     Known(
-        r"nvidia-container-cli: device error: ([^:]+): unknown device|unknown device",
+        r"device error: ([^:]+): unknown device",
         "it has no such GPU: {0}",
         "on that host: nvidia-smi -L lists its GPUs",
     ),

@@ -41,8 +41,9 @@ class Completed:
 
     @property
     def tail(self) -> str:
-        """The last lines it wrote, stderr after stdout."""
-        return "\n".join([*self.out.splitlines()[-20:], *self.err.splitlines()[-20:]])
+        """The last lines it wrote, stderr after stdout, without docker's advertisement for its --help."""
+        lines = [*self.out.splitlines()[-20:], *self.err.splitlines()[-20:]]
+        return "\n".join(line for line in lines if line.strip() and not line.startswith("Run 'docker"))
 
 
 class Interrupted(Exception):
