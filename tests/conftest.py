@@ -9,8 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from hvdcompose.hosts import process
+
+# a busy machine is no fault of the code under test
+settings.register_profile("hvdcompose", deadline=None)
+settings.load_profile("hvdcompose")
 
 Program = Callable[[str, str], Path]
 

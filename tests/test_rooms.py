@@ -15,7 +15,7 @@ ROOMS = {
     "config": set(),
     "stack": {"config"},
     "hosts": {"config", "stack"},
-    "deploy": {"config", "stack", "hosts", "doctor", "report"},
+    "deploy": {"config", "stack", "hosts", "doctor"},
     "doctor": {"hosts"},
     "report": {"config", "stack", "deploy", "hosts"},
     "lab": {"hosts"},
@@ -53,7 +53,7 @@ EVERYWHERE_ELSE = {
     "pydantic": ("config/",),
     "cryptography": ("hosts/keys.py", "lab/ssh.py"),
     "socket": ("hosts/", "lab/"),
-    "threading": ("hosts/", "lab/", "console.py", "deploy/survey.py"),
+    "threading": ("hosts/", "lab/", "console.py"),
     "concurrent": ("hosts/fanout.py",),
 }
 

@@ -167,6 +167,14 @@ def environment(settings: dict[str, Any]) -> dict[str, str]:
     return env
 
 
+def kill_all(child: subprocess.Popen[bytes]) -> None:
+    """Kill everything in this container but its init and this process; outside of one, the child's session only."""
+    if os.path.exists("/.dockerenv"):
+        os.kill(-1, signal.SIGKILL)
+    else:
+        os.killpg(child.pid, signal.SIGKILL)
+
+
 def launch(words: list[str], env: dict[str, str]) -> int:
     """Run horovodrun to its end; SIGTERM and SIGINT end it and everything it started here. Returns its code."""
     asked = threading.Event()
@@ -180,7 +188,7 @@ def launch(words: list[str], env: dict[str, str]) -> int:
             try:
                 child.wait(GRACE_SECONDS)
             except subprocess.TimeoutExpired:
-                os.kill(-1, signal.SIGKILL)  # everything in this container but its init and this process
+                kill_all(child)
                 child.wait()
             return 143
     return child.returncode

@@ -127,6 +127,8 @@ def supervise(child: subprocess.Popen[bytes], chain: list[tuple[int, str | None]
 def record(host: dict[str, Any], entry: dict[str, Any]) -> None:
     """Write how the rank ended where the launcher collects it, whole or not at all."""
     run, rank = os.environ.get("HVD_RUN", "by-hand"), entry["rank"]
+    if rank is None:
+        return  # started by hand: no launcher asks for it
     folder = f"{RUNS}/{run}"
     os.makedirs(folder, exist_ok=True)
     path = f"{folder}/rank-{rank}.json"

@@ -602,6 +602,16 @@ MISTAKES = [
         "6:23: hosts.a.volumes./a/: the same path as on line 6",
         id="same target",
     ),
+    pytest.param(
+        host("volumes: {/a: demo-ssh}"),
+        "6:19: hosts.a.volumes./a: demo-ssh holds the cluster's ssh keys, which are no business of the ranks",
+        id="the keys as a volume",
+    ),
+    pytest.param(
+        host("volumes: {/a: demo-runs}"),
+        "6:19: hosts.a.volumes./a: demo-runs is a volume of hvdcompose's own; take another name",
+        id="a volume of our own",
+    ),
     pytest.param(host("volumes: {/a: ./data}"), f'6:19: hosts.a.volumes./a: "./data" {CLIENT_PATH}', id="source ./"),
     pytest.param(host("volumes: {/a: ../data}"), f'6:19: hosts.a.volumes./a: "../data" {CLIENT_PATH}', id="source ../"),
     pytest.param(host("volumes: {/a: ~/data}"), f'6:19: hosts.a.volumes./a: "~/data" {CLIENT_PATH}', id="source ~"),

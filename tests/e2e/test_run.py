@@ -309,10 +309,11 @@ def test_status_as_json(job: Made) -> None:
 
 def test_two_at_once_leave_a_state_that_the_next_command_understands(job: Made) -> None:
     both = [job.start("apply"), job.start("apply")]
-    for view in both:
-        view.communicate(timeout=300)
-    job.hvd("apply", code=None)
-    job.wait_for(lambda: not job.inspect(1)["State"]["Running"], 120, "the run ends")
+    told = {view: view.communicate(timeout=300)[0] for view in both}
+    assert sorted(view.returncode for view in both) == [0, 4], told
+    (refused,) = (text for view, text in told.items() if view.returncode == 4)
+    assert re.search(rf"another hvdcompose \(pid \d+\) is at work on cluster {job.name}", refused)
+    job.wait_for_log("all 4 ranks ended with exit 0")
     assert "nothing to do" in job.hvd("apply").stderr
 
 

@@ -27,16 +27,18 @@ def status(file: File = HERE, as_json: Json = False) -> None:
     """Show every host: what it runs, how that is, and what apply would change there."""
     from hvdcompose import console
     from hvdcompose.deploy.survey import survey
+    from hvdcompose.report.status import row
 
-    rows, refusal = survey(target_of(file))
+    target = target_of(file)
+    seen = survey(target)
+    rows = [row(plan, seen.hosts[plan.host], seen.plan, seen.instead) for plan in target.plans.values()]
     if as_json:
         console.show_json("status", [row.to_json() for row in rows])
     else:
         _show_rows(rows)
-    if refusal is not None:
-        console.say(f"apply would refuse: {refusal.message}", "bold red")
-        if refusal.hint:
-            console.say("\n".join(f"  -> {line}" for line in refusal.hint.splitlines()), "cyan")
+    if seen.refusal is not None:
+        console.say("apply would refuse:")
+        console.show_error(seen.refusal)
     if any(row.failed for row in rows):
         raise typer.Exit(1)
 
@@ -96,6 +98,7 @@ def down(
     from hvdcompose.deploy.teardown import take_down
     from hvdcompose.hosts.fanout import errors
     from hvdcompose.hosts.keys import forget_key
+    from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
     if volumes:
@@ -105,7 +108,8 @@ def down(
             f"Remove cluster {target.cluster.name} from {len(target.plans)} hosts, with its keys, run records{data}?",
             yes=yes,
         )
-    outcomes = take_down(target, console.HostLines([*target.plans, *target.gone]), volumes=volumes)
+    with working_on(target.cluster):
+        outcomes = take_down(target, console.HostLines([*target.plans, *target.gone]), volumes=volumes)
     failed = errors(outcomes)
     if failed:
         raise HostsFailed(
@@ -126,12 +130,14 @@ def rotate(file: File = HERE) -> None:
     from hvdcompose.deploy.operations import converge, refuse_live
     from hvdcompose.errors import UsageError
     from hvdcompose.hosts.keys import ClusterKey, save_key
+    from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
     if not target.cluster.ssh.managed:
         raise UsageError(f"ssh.volume is your own folder {target.cluster.ssh.volume}: change the keys there")
-    refuse_live(look(target, launches=False), "new keys would end it")
-    save_key(target.cluster, ClusterKey.generate())
-    seen = look(target, launches=False)
-    show_plan(target, seen)
-    converge(target, seen, console.HostLines(target.plans))
+    with working_on(target.cluster):
+        refuse_live(look(target, launches=False), "new keys would end it")
+        save_key(target.cluster, ClusterKey.generate())
+        seen = look(target, launches=False)
+        show_plan(target, seen)
+        converge(target, seen, console.HostLines(target.plans))

@@ -64,11 +64,13 @@ def apply(
     from hvdcompose import console
     from hvdcompose.deploy.look import look
     from hvdcompose.deploy.operations import converge
+    from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
-    seen = look(target, replace=replace)
-    show_plan(target, seen)
-    run_id = converge(target, seen, console.HostLines(target.plans))
+    with working_on(target.cluster):
+        seen = look(target, replace=replace)
+        show_plan(target, seen)
+        run_id = converge(target, seen, console.HostLines(target.plans))
     live = run_id or seen.plan.live
     if follow and live:
         raise typer.Exit(_follow(target, live))
@@ -88,13 +90,15 @@ def run(
     from hvdcompose import console
     from hvdcompose.deploy.look import look
     from hvdcompose.deploy.operations import converge
+    from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
     if context.args:
         target = target.with_command(tuple(context.args))
-    seen = look(target, forced=True, replace=replace)
-    show_plan(target, seen)
-    run_id = converge(target, seen, console.HostLines(target.plans))
+    with working_on(target.cluster):
+        seen = look(target, forced=True, replace=replace)
+        show_plan(target, seen)
+        run_id = converge(target, seen, console.HostLines(target.plans))
     if run_id and not detach:
         raise typer.Exit(_follow(target, run_id))
     console.say("watch it: hvdcompose logs -f", "cyan")

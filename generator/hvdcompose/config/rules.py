@@ -32,6 +32,17 @@ def check_train(train: TrainDraft, hosts: Sequence[HostDraft]) -> None:
                 mount.at.key_error(f"{other.path} on line {other.key.line} mounts at the same path")
 
 
+def check_own_volumes(name: str, ssh_volume: str, train: TrainDraft, hosts: Sequence[HostDraft]) -> None:
+    """Note mounts of what hvdcompose keeps for itself: the ranks would get the keys."""
+    mounts = [found for host in hosts for found in host.settings.volumes.values()] + list(train.volumes.values())
+    for found in {id(found): found for found in mounts}.values():
+        source = found.value.source.rstrip("/")
+        if source in (ssh_volume.rstrip("/"), f"{name}-ssh"):
+            found.at.error(f"{source} holds the cluster's ssh keys, which are no business of the ranks")
+        elif source in (f"{name}-host", f"{name}-runs") or source.startswith(f"{name}-code-"):
+            found.at.error(f"{source} is a volume of hvdcompose's own; take another name")
+
+
 def primary_name(hosts: Sequence[HostDraft]) -> str:
     """Return the name of the host that says `primary: true`, else that of the first."""
     return next((host.name for host in hosts if host.primary and host.primary.value), hosts[0].name)

@@ -9,7 +9,7 @@ from hvdcompose.config.cursor import Cursor, read_word, root_cursor
 from hvdcompose.config.document import Problems, read_document
 from hvdcompose.config.hosts import HostDraft, read_defaults, read_hosts
 from hvdcompose.config.model import Cluster, Horovod, Ssh, Train
-from hvdcompose.config.rules import check_hosts, check_train, primary_name
+from hvdcompose.config.rules import check_hosts, check_own_volumes, check_train, primary_name
 from hvdcompose.config.sections import (
     IsFolder,
     TrainDraft,
@@ -75,6 +75,8 @@ def _read(root: Cursor, is_folder: IsFolder) -> Cluster | None:
     horovod = read_horovod(fields.get("horovod"))
     check_hosts(hosts)
     check_train(train, hosts)
+    if name:
+        check_own_volumes(name.value, str(ssh.get("volume", f"{name.value}-ssh")), train, hosts)
     if root.problems:
         return None
     assert name and image

@@ -1,37 +1,41 @@
-"""Look at all hosts for a person: the rows of `status`, and the logs of all containers in one stream."""
+"""Look at all hosts for a person: what stands and what apply would do, and the logs of all containers in one stream."""
 
 from __future__ import annotations
 
 import heapq
-import queue
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from hvdcompose.deploy.look import HostsFailed, look, snapshots
 from hvdcompose.deploy.reconcile import Plan
 from hvdcompose.deploy.target import Target
 from hvdcompose.deploy.watch import follow_stamped, split_stamp
 from hvdcompose.errors import HostError, Refused
-from hvdcompose.hosts.fanout import on_all
-from hvdcompose.report.status import Row, row
+from hvdcompose.hosts.fanout import Outcome, arriving, on_all
+from hvdcompose.hosts.observed import Observed
 
 Entry = tuple[str, str | HostError]
 
 
-def survey(target: Target) -> tuple[list[Row], Refused | None]:
-    """Return one row per host, those included that do not answer; and why apply would refuse, if it would."""
-    taken = snapshots(target)
-    plan: Plan | None = None
+@dataclass(frozen=True)
+class Survey:
+    """What every host answered; the plan that follows, or what apply would do instead of one, in words."""
+
+    hosts: Mapping[str, Outcome[Observed]]
+    plan: Plan | None
+    instead: str = ""
     refusal: Refused | None = None
-    # without every host's answer there is no plan, and the rows say what stands all the same
+
+
+def survey(target: Target) -> Survey:
+    """Ask all hosts; without every host's answer there is no plan, and what stands is told all the same."""
+    taken = snapshots(target)
     try:
-        plan = look(target, taken=taken).plan
+        return Survey(taken.hosts, look(target, taken=taken).plan)
     except HostsFailed:
-        pass
-    except Refused as refused:
-        refusal = refused
-    unplanned = "refuse" if refusal else "fail: not every host answers"
-    return [row(host, taken.hosts[host.host], plan, unplanned) for host in target.plans.values()], refusal
+        return Survey(taken.hosts, None, "fail: not every host answers")
+    except Refused as refusal:
+        return Survey(taken.hosts, None, "refuse", refusal)
 
 
 def merged_logs(target: Target, hosts: list[str], *, follow: bool, tail: str) -> Iterator[Entry]:
@@ -40,7 +44,7 @@ def merged_logs(target: Target, hosts: list[str], *, follow: bool, tail: str) ->
     Without `follow` the lines are merged by Docker's timestamps; with it they come as they arrive.
     """
     if follow:
-        yield from _arriving(target, hosts, tail)
+        yield from _following(target, hosts, tail)
         return
 
     def read(name: str) -> list[tuple[str, str]]:
@@ -60,26 +64,11 @@ def merged_logs(target: Target, hosts: list[str], *, follow: bool, tail: str) ->
             yield name, outcome.error
 
 
-def _arriving(target: Target, hosts: list[str], tail: str) -> Iterator[Entry]:
-    arrived: queue.Queue[Entry | None] = queue.Queue()
+def _following(target: Target, hosts: list[str], tail: str) -> Iterator[Entry]:
+    def stream(name: str) -> Iterator[str]:
+        engine, container = target.engines[name], target.plans[name].container
+        engine.reach()
+        engine.all_logs(container, tail="0")  # raises where there is no such container
+        return (text for _, text in follow_stamped(engine, container, tail=tail))
 
-    def pass_on(name: str) -> None:
-        try:
-            target.engines[name].reach()
-            target.engines[name].all_logs(target.plans[name].container, tail="0")  # tells where there is no container
-            for _, text in follow_stamped(target.engines[name], target.plans[name].container, tail=tail):
-                arrived.put((name, text))
-        except HostError as error:
-            arrived.put((name, error))
-        finally:
-            arrived.put(None)
-
-    for name in hosts:
-        threading.Thread(target=pass_on, args=(name,), daemon=True).start()
-    open_streams = len(hosts)
-    while open_streams:
-        entry = arrived.get()
-        if entry is None:
-            open_streams -= 1
-        else:
-            yield entry
+    return arriving(hosts, stream)

@@ -94,7 +94,8 @@ def _try_tcp(address: str, port: int, seconds: float, *, banner: bool) -> str | 
     except socket.gaierror:
         return f"the name {address} of its Docker context does not resolve"
     except ConnectionRefusedError:
-        return f"nothing listens at {address}:{port}: the machine is up, its {'sshd' if banner else 'Docker engine'} is not"
+        what = "sshd" if banner else "Docker engine"
+        return f"nothing listens at {address}:{port}: the machine is up, its {what} is not"
     except OSError as error:
         if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
             return f"no route to {address}:{port}: it is off, or on another network"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Iterable, Mapping
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from hvdcompose.errors import HostError
+from hvdcompose.errors import HostError, HvdError
 from hvdcompose.hosts import process
 
 T = TypeVar("T")
@@ -31,7 +33,7 @@ class Outcome(Generic[T_co]):
 def on_all(hosts: Iterable[str], work: Callable[[str], T]) -> dict[str, Outcome[T]]:
     """Call `work(host)` for all hosts at once; return an outcome for each, in the given order.
 
-    Only HostError is an outcome; anything else is a fault of ours and is raised. Ctrl-C ends all children.
+    An HvdError is an outcome; anything else is a fault of ours and is raised. Ctrl-C ends all children.
     """
     names = list(hosts)
     if not names:
@@ -54,6 +56,8 @@ def _outcome(work: Callable[[str], T], host: str) -> Outcome[T]:
         return Outcome(value=work(host))
     except HostError as error:
         return Outcome(error=error)
+    except HvdError as error:
+        return Outcome(error=HostError(host, error.message, hint=error.hint))
 
 
 def values(outcomes: Mapping[str, Outcome[T]]) -> dict[str, T]:
@@ -64,3 +68,28 @@ def values(outcomes: Mapping[str, Outcome[T]]) -> dict[str, T]:
 def errors(outcomes: Mapping[str, Outcome[T]]) -> list[HostError]:
     """Return the errors, in the order of the hosts."""
     return [outcome.error for outcome in outcomes.values() if outcome.error is not None]
+
+
+def arriving(hosts: Iterable[str], stream: Callable[[str], Iterator[T]]) -> Iterator[tuple[str, T | HostError]]:
+    """Yield (host, item) of all hosts' streams as they come, an error in the place of the item where one fails."""
+    names = list(hosts)
+    arrived: queue.Queue[tuple[str, T | HostError] | None] = queue.Queue()
+
+    def pass_on(name: str) -> None:
+        try:
+            for item in stream(name):
+                arrived.put((name, item))
+        except HostError as error:
+            arrived.put((name, error))
+        finally:
+            arrived.put(None)
+
+    for name in names:
+        threading.Thread(target=pass_on, args=(name,), daemon=True).start()
+    left = len(names)
+    while left:
+        entry = arrived.get()
+        if entry is None:
+            left -= 1
+        else:
+            yield entry
