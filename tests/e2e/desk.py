@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -28,6 +29,13 @@ class Desk:
             "XDG_STATE_HOME": str(folder / "state"),
             "DOCKER_CONFIG": str(folder / "docker"),
         }
+
+    def beside(self) -> Desk:
+        """Return the same user with another lab: its contexts stand beside this one's."""
+        other = copy.copy(self)
+        other.name, other.subnet = _chance()
+        other.env = {**self.env, "HVDCOMPOSE_LAB": other.name}
+        return other
 
     def hvd_words(self, *arguments: str) -> list[str]:
         """Return the words that run hvdcompose."""
@@ -87,6 +95,10 @@ class Desk:
 
 
 def new_desk(folder: Path) -> Desk:
-    # chance keeps two test runs on one machine apart
+    return Desk(folder, *_chance())
+
+
+def _chance() -> tuple[str, str]:
+    """Return a lab's name and subnet: chance keeps two test runs on one machine apart."""
     name = "t" + "".join(random.choices(string.ascii_lowercase, k=5))
-    return Desk(folder, name, f"10.{random.randint(214, 250)}.{random.randint(0, 255)}.0/24")
+    return name, f"10.{random.randint(214, 250)}.{random.randint(0, 255)}.0/24"
