@@ -136,6 +136,8 @@ def check_header(name: str, header: bytes, size: int) -> int:
     start = _header_size(magic)
     if len(header) < start:
         raise DataError(f"{size} bytes are no IDX file")
+    found: int
+    count: int
     found, count = struct.unpack_from(">II", header)
     if found != magic:
         raise DataError(f"it starts with {found} where an IDX file of this kind starts with {magic}")
