@@ -129,9 +129,7 @@ def ensure_base(suite: str) -> str:
 
 def pull(image: str) -> str | None:
     """Pull an image, giving up early on a registry that does not answer. Returns why it failed, or None."""
-    process = subprocess.Popen(
-        ["docker", "pull", image], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    process = subprocess.Popen(["docker", "pull", image], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     # A slow registry that answers is waited for: what counts is the first word.
     with selectors.DefaultSelector() as selector:
@@ -148,24 +146,18 @@ def pull(image: str) -> str | None:
 def make_base(suite: str, image: str) -> None:
     """Make a base image from Debian's packages and import it into Docker."""
     if os.geteuid() != 0:
-        raise ImageError(
-            f"{image} is not here, no registry gives it, and only root can make it with debootstrap"
-        )
+        raise ImageError(f"{image} is not here, no registry gives it, and only root can make it with debootstrap")
     if shutil.which("debootstrap") is None:
         if shutil.which("apt-get") is None:
             raise ImageError(f"{image} cannot be made here: install debootstrap, or load the image by hand")
         say("installing debootstrap")
         checked(["apt-get", "update"], "apt-get update")
-        checked(
-            ["apt-get", "install", "-y", "--no-install-recommends", "debootstrap"], "installing debootstrap"
-        )
+        checked(["apt-get", "install", "-y", "--no-install-recommends", "debootstrap"], "installing debootstrap")
     CACHE.mkdir(exist_ok=True)
     tree = CACHE / f"debootstrap-{suite}"
     shutil.rmtree(tree, ignore_errors=True)
     try:
-        checked(
-            ["debootstrap", "--variant=minbase", suite, tree, "http://deb.debian.org/debian"], "debootstrap"
-        )
+        checked(["debootstrap", "--variant=minbase", suite, tree, "http://deb.debian.org/debian"], "debootstrap")
         # What the official slim images leave out as well.
         for folder in (
             "usr/share/doc",
@@ -271,9 +263,7 @@ def ensure_wheelhouse(versions: Versions, python: str) -> Path | None:
     words = [*pip, "download", "--quiet", "--dest", str(folder), "--no-deps", "--no-binary", "horovod"]
     checked([*words, f"horovod=={versions.horovod}"], "downloading Horovod's source")
     if machine == "x86_64" and not list(folder.glob("torch-*+cpu-*.whl")):
-        say(
-            "PyTorch's CPU index was out of reach: this is PyPI's build for CUDA, and the image becomes large"
-        )
+        say("PyTorch's CPU index was out of reach: this is PyPI's build for CUDA, and the image becomes large")
     complete.write_text(repr(versions))
     return folder
 
@@ -445,18 +435,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     trainer = commands.add_parser("trainer", help=f"build {TAG}, the image that trains")
     trainer.add_argument("--tag", default=TAG, help=f"the image's name (default: {TAG})")
-    trainer.add_argument(
-        "--suite", choices=sorted(SUITE_PYTHONS), default="bookworm", help="Debian release below it"
-    )
+    trainer.add_argument("--suite", choices=sorted(SUITE_PYTHONS), default="bookworm", help="Debian release below it")
     base = commands.add_parser("base", help="provide debian:SUITE-slim, pulled or made here")
     base.add_argument("suite", help="a Debian release: bookworm, trixie")
     wheel = commands.add_parser("wheel", help="put the patched Horovod wheel into a folder")
-    wheel.add_argument(
-        "--out", type=Path, default=ROOT / "dist" / "wheels", help="the folder (default: dist/wheels)"
-    )
-    wheel.add_argument(
-        "--suite", choices=sorted(SUITE_PYTHONS), default="bookworm", help="bookworm: for Python 3.11"
-    )
+    wheel.add_argument("--out", type=Path, default=ROOT / "dist" / "wheels", help="the folder (default: dist/wheels)")
+    wheel.add_argument("--suite", choices=sorted(SUITE_PYTHONS), default="bookworm", help="bookworm: for Python 3.11")
     options = parser.parse_args(arguments)
     try:
         if options.command == "trainer":
