@@ -9,7 +9,7 @@ from hvdcompose.hosts.code import Code
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
 from hvdcompose.hosts.keys import KEY_FILE, ClusterKey, key_in_tar
 from hvdcompose.hosts.tars import file_of, files_of
-from hvdcompose.stack.plan import RUNS_TARGET, SSH_TARGET
+from hvdcompose.stack.plan import CODE_TARGET, RUNS_TARGET, SSH_TARGET
 
 FILL = "fill"  # service label of the helper that fills the code volume: seen on a host, the volume may be half full
 LAUNCHED = f"{RUNS_TARGET}/launched"
@@ -41,10 +41,10 @@ def fill_code(engine: Engine, cluster: str, image: str, code: Code) -> bool:
     volume = code_volume(cluster, code.digest)
     if engine.inspect("volume", volume) is not None:
         return False
-    labels = ("--label", f"com.docker.compose.project={cluster}", "--label", "com.docker.compose.volume=code")
-    engine.call("volume", "create", *labels, volume, doing="making the code volume")
-    mark = ("--label", f"hvdcompose.code={code.digest}", "-v", f"{volume}:/hvd/code")
-    helper = _helper(engine, cluster, image, FILL, *mark)
+    # one call makes both: a volume without its helper would pass for a full one
+    labels = f"volume-label=com.docker.compose.project={cluster},volume-label=com.docker.compose.volume=code"
+    mount = f"type=volume,source={volume},target={CODE_TARGET},volume-nocopy,{labels}"
+    helper = _helper(engine, cluster, image, FILL, "--label", f"hvdcompose.code={code.digest}", "--mount", mount)
     engine.put(helper, code.tar())
     _remove(engine, helper)
     return True
