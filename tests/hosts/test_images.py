@@ -116,7 +116,7 @@ def test_the_words_of_a_build():
 
 
 def test_a_build_tells_its_lines(program):
-    program("docker", "echo one; echo two >&2; echo three\n")
+    program("docker", "echo one; printf '\\033[91mtwo\\n\\033[0m' >&2; echo; echo three\n")
     told: list[str] = []
     images.build("trainer:1", Path("/w"), {}, "d1", told.append)
     assert sorted(told) == ["one", "three", "two"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import threading
 import time
@@ -21,6 +22,7 @@ BUILD_SECONDS = 7200.0
 PULL_SECONDS = 3600.0
 STALLED_SECONDS = 60.0
 BUILD_LABEL = "hvdcompose.build"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # the old builder paints what goes to stderr, into a pipe as well
 Progress = Callable[[str], None]
 
 
@@ -111,8 +113,10 @@ def build(name: str, folder: Path, args: Mapping[str, str], digest: str, say: Pr
         timer.start()
         assert running.stdout is not None
         for line in running.stdout:
-            tail = [*tail[-29:], line.decode(errors="replace").rstrip()]
-            say(tail[-1])
+            text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
+            if text:
+                tail = [*tail[-29:], text]
+                say(text)
         code = running.wait()
         timer.cancel()
     if code:
