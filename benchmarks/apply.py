@@ -94,8 +94,10 @@ class Cluster:
         self.run(HVDCOMPOSE, "down", "--volumes", "--yes")
 
 
-def alternate(first: Callable[[], float], second: Callable[[], float], repeats: int, between: Callable[[], None]) -> dict:
-    """Time two ways in turns, with `between` before each; return their seconds, medians and the ratio first / second."""
+def alternate(
+    first: Callable[[], float], second: Callable[[], float], repeats: int, between: Callable[[], None]
+) -> dict:
+    """Time two ways in turns, `between` before each; return seconds, medians and the ratio first / second."""
     seconds: dict[str, list[float]] = {"apply": [], "loop": []}
     for _ in range(repeats):
         for name, way in (("apply", first), ("loop", second)):
@@ -141,7 +143,10 @@ def main() -> None:
                 results[f"{over} {count}"] = measured = measure(lab, count, options.repeat)
                 for state, result in measured.items():
                     apply, loop = result["medians"]["apply"], result["medians"]["loop"]
-                    print(f"{over:<5} {count:>5}  {state:<14} {apply:>6.2f} s {loop:>6.2f} s  {result['ratio']:.2f}", flush=True)
+                    print(
+                        f"{over:<5} {count:>5}  {state:<14} {apply:>6.2f} s {loop:>6.2f} s  {result['ratio']:.2f}",
+                        flush=True,
+                    )
     if options.json:
         machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0]}
         options.json.write_text(json.dumps({"version": 1, "machine": machine, "results": results}, indent=2) + "\n")

@@ -1,6 +1,6 @@
 """CPU seconds and memory of `hvdcompose render` for many hosts, and of `hvdcompose --help`, beside a bare Python.
 
-    .venv/bin/python benchmarks/render.py --json render.json
+.venv/bin/python benchmarks/render.py --json render.json
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def median_cost(words: list[str], folder: Path, repeats: int) -> dict[str, float
 def write_cluster(folder: Path, hosts: int) -> None:
     """Write a cluster.yaml of many hosts with GPUs."""
     lines = "".join(f"  h{at}: {{address: 10.1.{at // 250}.{at % 250 + 1}, gpus: [0, 1]}}\n" for at in range(hosts))
-    (folder / "cluster.yaml").write_text(f"name: many\nimage: trainer\nhosts:\n{lines}train: {{command: python train.py}}\n")
+    (folder / "cluster.yaml").write_text(
+        f"name: many\nimage: trainer\nhosts:\n{lines}train: {{command: python train.py}}\n"
+    )
 
 
 def main() -> None:
@@ -62,7 +64,9 @@ def main() -> None:
             results[title] = measured = median_cost(words, folder, options.repeat)
             print(f"{title:<28} {measured['cpu_s']:6.2f} s of CPU  {measured['memory_mb']:6.0f} MB", flush=True)
     if options.json:
-        options.json.write_text(json.dumps({"version": 1, "cores": os.cpu_count(), "results": results}, indent=2) + "\n")
+        options.json.write_text(
+            json.dumps({"version": 1, "cores": os.cpu_count(), "results": results}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":
