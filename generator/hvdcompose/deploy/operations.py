@@ -6,10 +6,11 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from hvdcompose.deploy.look import HostsFailed, Seen, must
-from hvdcompose.deploy.reconcile import Action
+from hvdcompose.deploy.reconcile import Action, reconcile
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError, HvdError, Refused
 from hvdcompose.hosts import composefiles, images
@@ -50,11 +51,12 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
         save_key(target.cluster, seen.key)
     _stop_live(target, seen, report)
     image = _deliver_image(target, seen, report)
+    seen = _with_image(target, seen, image, report)
     _refuse_what_cannot_start(target, seen)
     _deliver_code(target, seen, report)
     _remove_leftovers(target, seen)
     _start_workers(target, seen, image, report)
-    run = _launch(target, seen, image, report) if _is_launched(target, seen, image) else None
+    run = _launch(target, seen, image, report) if seen.plan.hosts(Action.LAUNCH) else None
     if target.code is not None:
         on_all(
             target.engines,
@@ -63,11 +65,21 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
     return run
 
 
-def _is_launched(target: Target, seen: Seen, image: str) -> bool:
-    """Tell whether the planned launch still is one, now that the image is known: it may turn out to have run before."""
-    if not seen.plan.hosts(Action.LAUNCH) or seen.launch is None:
-        return False
-    return seen.launch.forced or target.launch(image).digest not in (seen.history or ())
+def _with_image(target: Target, seen: Seen, image: str, report: Reporter) -> Seen:
+    """Return the plan anew where the image was not known before it was built or pulled.
+
+    Workers of another image are made anew, and a launch may turn out to have run before.
+    """
+    if seen.image is not None:
+        return seen
+    launch = target.launch(image, forced=seen.launch.forced) if seen.launch else None
+    code_missing = seen.plan.hosts(Action.SEND_CODE)
+    desired = target.desired(seen.key, image)
+    plan = reconcile(desired, seen.observed, launch, history=seen.history, code_missing=code_missing)
+    for step in plan.steps:
+        if step.action is Action.RECREATE and step not in seen.plan.steps:
+            report.host(step.host, f"{step.action}: {step.cause}")
+    return replace(seen, image=image, plan=plan, launch=launch)
 
 
 def refuse_disturbance(seen: Seen) -> None:
