@@ -179,7 +179,8 @@ def _changing(seen: Seen) -> tuple[str, ...]:
 
 def _refuse_what_cannot_start(target: Target, seen: Seen) -> None:
     """Try GPUs and look into the user's ssh folder before anything starts anywhere. Raises HostsFailed, Refused."""
-    with_gpus = [name for name in _changing(seen) if target.plans[name].gpus.kind != "none"]
+    changing = _changing(seen)
+    with_gpus = [name for name, plan in target.plans.items() if name in changing and plan.gpus.kind != "none"]
     outcomes = on_all(
         with_gpus,
         lambda name: try_gpus(target.engines[name], target.cluster.image.name, target.plans[name].gpus),
