@@ -78,7 +78,8 @@ def prove(cluster: str, port: int, worker: dict[str, Any]) -> tuple[bool, bool, 
             return (
                 False,
                 True,
-                "it shows another host key than the cluster's: recreated outside hvdcompose, or not the worker",
+                "it shows another host key than the cluster's: changed outside hvdcompose, or not the worker; "
+                "new keys for all: hvdcompose keys rotate",
             )
         lines = [line for line in answer.stderr.strip().splitlines() if line] or ["ssh failed without a word"]
         return False, False, next((why for text, why in WHY if text in lines[-1]), lines[-1].strip())

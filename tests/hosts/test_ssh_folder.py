@@ -65,7 +65,7 @@ FAULTS = [
         id="authorized_keys open to the group",
     ),
     pytest.param(
-        (HOME, entry("id_rsa", mode=0o644, private=True)),
+        (HOME, entry("id_rsa", mode=0o644, private=True, public=[KEY])),
         True,
         [f"{FOLDER}/id_rsa has mode 0644, ssh ignores a private key others may read: chmod 600 {FOLDER}/id_rsa"],
         id="private key others may read",
@@ -130,7 +130,13 @@ STRANGERS = [
     ),
     pytest.param((HOME,), (HOME, AUTHORIZED), False, id="no key is offered: told elsewhere"),
     pytest.param((HOME, entry("id_rsa.pub", public=[KEY])), (HOME,), False, id="a public key is not offered"),
-    pytest.param((HOME, PRIVATE), (HOME, entry("id_rsa.pub", public=[KEY])), True, id="nor is it an acceptance"),
+    pytest.param(
+        (HOME, PRIVATE),
+        (HOME, entry("authorized_keys"), entry("id_rsa.pub", public=[KEY])),
+        True,
+        id="nor is it an acceptance",
+    ),
+    pytest.param((HOME, PRIVATE), (HOME,), False, id="no authorized_keys: told elsewhere"),
 ]
 
 
@@ -151,7 +157,7 @@ def test_the_look_into_a_real_folder(tmp_path):
     key = ClusterKey.generate()
     tmp_path.chmod(0o750)
     (tmp_path / "id_mine").write_bytes(key.text())
-    (tmp_path / "id_mine").chmod(0o600)
+    (tmp_path / "id_mine").chmod(0o644)  # ssh-keygen would not read it where it lies
     (tmp_path / "authorized_keys").write_text(
         f'# comment\n\n{key.public()} me@here\nfrom="10.0.0.0/8",no-pty ssh-rsa AAAAother you\n'
     )

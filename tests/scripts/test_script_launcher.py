@@ -95,12 +95,14 @@ WRONG = [
     ),
     pytest.param(
         "echo 'Host key verification failed.' >&2; exit 255",
-        "it shows another host key than the cluster's: recreated outside hvdcompose, or not the worker",
+        "it shows another host key than the cluster's: changed outside hvdcompose, or not the worker; "
+        "new keys for all: hvdcompose keys rotate",
         id="host key",
     ),
     pytest.param(
         "echo '@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @' >&2; exit 255",
-        "it shows another host key than the cluster's: recreated outside hvdcompose, or not the worker",
+        "it shows another host key than the cluster's: changed outside hvdcompose, or not the worker; "
+        "new keys for all: hvdcompose keys rotate",
         id="changed host key",
     ),
 ]

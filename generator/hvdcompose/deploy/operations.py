@@ -17,7 +17,7 @@ from hvdcompose.hosts import composefiles, images
 from hvdcompose.hosts.delivery import FILL, drop_half_filled, drop_keys, fill_code, prune_code
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
 from hvdcompose.hosts.explain import recognise
-from hvdcompose.hosts.fanout import on_all, values
+from hvdcompose.hosts.fanout import errors, on_all, values
 from hvdcompose.hosts.gpus import try_gpus
 from hvdcompose.hosts.keys import keys_digest, keys_tar, save_key
 from hvdcompose.hosts.ssh_folder import faults, look, strangers
@@ -209,21 +209,23 @@ def _refuse_uncounted(target: Target, counted: Mapping[str, int]) -> None:
 def _refuse_ssh_folder(target: Target) -> None:
     folder = target.cluster.ssh.volume
     outcomes = on_all(target.engines, lambda name: look(target.engines[name], target.cluster.image.name, folder))
-    must(outcomes, "looking into the ssh folder")
-    files = values(outcomes)
+    files, primary = values(outcomes), target.primary.host
     told = [
-        f"{name}: {fault}"
+        HostError(name, fault)
         for name, entries in files.items()
-        for fault in faults(folder, entries, launches=name == target.primary.host)
+        for fault in faults(folder, entries, launches=name == primary)
     ]
     told += [
-        f"{name}: {folder}/authorized_keys has none of the keys that {target.primary.host} offers"
+        HostError(name, f"{folder}/authorized_keys has none of the keys that {primary} offers")
         for name, entries in files.items()
-        if name != target.primary.host and strangers(files[target.primary.host], entries)
+        if name != primary and strangers(files.get(primary, ()), entries)
     ]
+    failed = errors(outcomes)
+    if failed:
+        raise HostsFailed(f"the ssh folder {folder} will not do; nothing was launched", [*failed, *told])
     if told:
         raise Refused(
-            "\n".join(told),
+            "\n".join(f"{fault.host}: {fault.message}" for fault in told),
             hint="or let hvdcompose keep the keys: name a volume in `ssh.volume` instead of a path",
         )
 

@@ -9,9 +9,10 @@ from hvdcompose.hosts.engine import Engine
 from hvdcompose.stack.plan import SSH_TARGET
 
 LOOK_SECONDS = 60.0
-# runs in the image; -P "" makes ssh-keygen fail rather than ask for a passphrase
+# runs in the image; -P "" makes ssh-keygen fail rather than ask for a passphrase, and a copy of mode 0600 is read
+# because ssh-keygen, too, refuses a key that others may read
 LOOK = """
-import json, os, subprocess, sys
+import json, os, subprocess, sys, tempfile
 folder, found, listed = sys.argv[1], [], True
 try:
     names = sorted(os.listdir(folder))
@@ -32,7 +33,10 @@ for name in [".", *names]:
             text, entry["readable"] = "", False
         if "PRIVATE KEY-----" in text:
             entry["private"] = True
-            made = subprocess.run(["ssh-keygen", "-y", "-P", "", "-f", path], capture_output=True, text=True)
+            with tempfile.NamedTemporaryFile("w") as copy:
+                copy.write(text)
+                copy.flush()
+                made = subprocess.run(["ssh-keygen", "-y", "-P", "", "-f", copy.name], capture_output=True, text=True)
             entry["public"] = [" ".join(made.stdout.split()[:2])] if made.returncode == 0 else []
         elif name == "authorized_keys":
             words = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
@@ -90,8 +94,7 @@ def faults(folder: str, files: tuple[SshFile, ...], *, launches: bool) -> list[s
     private = [file for file in files if file.private]
     if launches and not private:
         found.append(f"{folder} holds no private key: the launcher needs one")
-    # a key with open modes cannot be read by ssh-keygen either: that is told above
-    if launches and private and not any(file.public or file.mode & 0o077 for file in private):
+    if launches and private and not any(file.public for file in private):
         found.append(f"{folder}: every private key wants a passphrase, and there is nobody to type it")
     if not launches and "authorized_keys" not in by_name:
         found.append(f"{folder}/authorized_keys is missing: nobody can log in")
@@ -99,7 +102,9 @@ def faults(folder: str, files: tuple[SshFile, ...], *, launches: bool) -> list[s
 
 
 def strangers(primary: tuple[SshFile, ...], secondary: tuple[SshFile, ...]) -> bool:
-    """Tell whether none of the primary's keys is in the secondary's authorized_keys."""
+    """Tell whether none of the primary's keys is in the authorized_keys that the secondary has."""
+    if not any(file.name == "authorized_keys" for file in secondary):
+        return False
     offered = {public for file in primary if file.private for public in file.public}
     accepted = {public for file in secondary if file.name == "authorized_keys" for public in file.public}
     return bool(offered) and not offered & accepted
