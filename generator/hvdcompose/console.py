@@ -8,10 +8,6 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from hvdcompose.errors import HostError, HvdError
 
 ENVELOPE = 1
@@ -20,14 +16,17 @@ _PERCENT = re.compile(r"(\d+) %$")
 _lock = threading.Lock()
 
 
-def _console() -> Console:
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
 def say(text: str, style: str = "") -> None:
-    """Print a line for a person."""
+    """Print a line for a person; plain where nobody sees colours, and then without the time that rich takes to load."""
     with _lock:
-        _console().print(Text(text, style=style))
+        if not sys.stderr.isatty():
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, style=style))
 
 
 def out(text: str) -> None:
@@ -63,6 +62,10 @@ def _parts(error: HvdError) -> list[HvdError]:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table on stdout; the last column takes what is left of the line."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         drawn.add_column(column, overflow="fold", no_wrap=column == columns[0])

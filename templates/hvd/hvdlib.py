@@ -8,9 +8,12 @@ import os
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 SETTINGS_FILE = os.environ.get("HVD_SETTINGS", "/hvd/host.json")
+FILLED_FILE = "/hvd/host/filled"
+FILL_SECONDS = 30.0
 SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
 
 
@@ -27,6 +30,31 @@ def settings() -> dict[str, Any]:
 def say(text: str) -> None:
     """Print one line of ours; `docker compose logs` shows it at once."""
     print(f"hvdcompose: {text}", file=sys.stderr, flush=True)
+
+
+def await_keys(wanted: str | None = None, path: str = FILLED_FILE, seconds: float = FILL_SECONDS) -> None:
+    """Wait until the volumes hold this container's keys: apply sends them once the container is there.
+
+    wanted: their digest; default: what the container was started with. Raises Fault when they do not come.
+    """
+    wanted = os.environ.get("HVD_KEYS", "") if wanted is None else wanted
+    limit, told = time.monotonic() + seconds, False
+    while True:
+        try:
+            with open(path, encoding="utf-8") as file:
+                found = file.read().strip()
+        except OSError:
+            found = ""
+        if found and found == (wanted or found):
+            return
+        if time.monotonic() > limit:
+            raise Fault(
+                f"{settings()['host']}: its keys have not come within {seconds:.0f} s: `hvdcompose apply` brings them"
+            )
+        if not told and time.monotonic() > limit - seconds + 2:
+            say("waiting for the keys, which `hvdcompose apply` brings")
+            told = True
+        time.sleep(0.05)
 
 
 def interfaces() -> dict[str, str]:

@@ -23,11 +23,12 @@ import hvdlib
 
 RUNS = "/hvd/runs"
 NEVER_STARTED = 69  # sysexits.h: EX_UNAVAILABLE
+STOPPED = 143  # 128 + SIGTERM, as a shell tells it
 RETRY_SECONDS = (0.2, 0.3, 0.5, 1.0, 2.0)
 LOGIN_SECONDS = 15
 REMIND_SECONDS = 10
 GRACE_SECONDS = 12
-COLLECT_SECONDS = 10
+COLLECT_SECONDS, STOPPED_COLLECT_SECONDS = 10, 3
 REFUSED = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 WHY = (  # what ssh writes -> what it means here
     ("Connection refused", "nothing listens on that port: the worker is not up, or a firewall rejects it"),
@@ -191,7 +192,7 @@ def launch(words: list[str], env: dict[str, str]) -> int:
             except subprocess.TimeoutExpired:
                 kill_all(child)
                 child.wait()
-            return 143
+            return STOPPED
     return child.returncode
 
 
@@ -234,9 +235,9 @@ def fetch_records(settings: dict[str, Any], folder: str) -> list[str]:
     return texts
 
 
-def collect(settings: dict[str, Any], folder: str) -> dict[int, dict[str, Any]]:
+def collect(settings: dict[str, Any], folder: str, seconds: float) -> dict[int, dict[str, Any]]:
     """Wait a little until every rank's end is recorded (their wrappers notice the launcher's end within a second)."""
-    limit = time.monotonic() + COLLECT_SECONDS
+    limit = time.monotonic() + seconds
     while True:
         records = read_records(fetch_records(settings, folder))
         if len(records) >= settings["np"] or time.monotonic() > limit:
@@ -296,6 +297,7 @@ def run(words: list[str]) -> int:
     interface = hvdlib.interface_of(settings)
     if shutil.which(words[0], path=environment(settings)["PATH"]) is None:
         raise hvdlib.Fault(f"this image has no {words[0]}: install Horovod in it, or put it on the image's PATH")
+    hvdlib.await_keys()
     if len(settings["hosts"]) > 1:
         write_ssh_config()
         await_workers(settings)
@@ -321,7 +323,7 @@ def run(words: list[str]) -> int:
     started = time.monotonic()
     code = launch(words, environment(settings))
     real, used = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    records = collect(settings, folder)
+    records = collect(settings, folder, STOPPED_COLLECT_SECONDS if code == STOPPED else COLLECT_SECONDS)
     result = {
         **begin,
         "end": time.time(),

@@ -81,6 +81,7 @@ def check(host: dict[str, Any]) -> None:
 
 def serve(host: dict[str, Any]) -> NoReturn:
     """Become sshd."""
+    hvdlib.await_keys()
     check(host)
     sshd = find_sshd()
     unlock_root()

@@ -50,7 +50,7 @@ def test_up_runs_compose_for_one_context_file_and_project(docker, tmp_path, monk
     monkeypatch.setenv("COMPOSE_FILE", "/elsewhere.yaml")
     monkeypatch.setenv("DOCKER_CONFIG", "/mine")
     docker()
-    BETA.up(FILES[:1], "demo", start=True)
+    BETA.up(FILES[:1], "demo", recreate=False)
     words = words_of(tmp_path)
     assert words[:8] == [*FRONT, "--project-name", "demo", "up"]
     assert sorted(words[8:]) == sorted(["--detach", "--no-color", "--remove-orphans", "--pull", "never"])
@@ -59,13 +59,13 @@ def test_up_runs_compose_for_one_context_file_and_project(docker, tmp_path, monk
     assert told["DOCKER_CONFIG"] == "/mine"
 
 
-def test_up_without_start_and_with_a_second_file(docker, tmp_path):
+def test_up_anew_and_with_a_second_file(docker, tmp_path):
     docker()
-    BETA.up(FILES, "demo", start=False, recreate=True)
+    BETA.up(FILES, "demo", recreate=True)
     words = words_of(tmp_path)
     assert words[:10] == [*FRONT, "--file", str(FILES[1]), "--project-name", "demo", "up"]
     assert sorted(words[10:]) == sorted(
-        ["--no-start", "--force-recreate", "--no-color", "--remove-orphans", "--pull", "never"]
+        ["--detach", "--force-recreate", "--no-color", "--remove-orphans", "--pull", "never"]
     )
 
 
@@ -92,7 +92,7 @@ def test_a_compose_that_fails_is_told_with_the_host_a_sentence_and_its_last_word
         "exit 17\n"
     )
     with pytest.raises(HostError) as caught:
-        BETA.up(FILES[:1], "demo", start=True)
+        BETA.up(FILES[:1], "demo", recreate=False)
     error = caught.value
     assert (error.host, error.message) == ("beta", "starting the container: it has no image trainer:1")
     assert error.output == "Error response from daemon: No such image: trainer:1"
@@ -106,21 +106,18 @@ def test_what_is_not_known_is_told_as_it_was_written(docker):
     assert caught.value.output == "first\nodd trouble"
 
 
-@pytest.mark.parametrize(
-    ("start", "doing"), [(True, "starting the container"), (False, "making the container")], ids=["start", "make"]
-)
-def test_a_compose_that_hangs_is_ended_at_its_deadline(start, doing, docker):
+def test_a_compose_that_hangs_is_ended_at_its_deadline(docker):
     docker("exec sleep 60\n")
     with pytest.raises(HostError) as caught:
-        BETA.up(FILES[:1], "demo", start=start, deadline=1.0)
-    assert caught.value.message == f"{doing}: no answer within 1 s"
+        BETA.up(FILES[:1], "demo", recreate=False, deadline=1.0)
+    assert caught.value.message == "starting the container: no answer within 1 s"
     assert caught.value.hint == "is the host frozen or overloaded?"
 
 
 def test_a_compose_that_hangs_and_ignores_sigterm_is_killed(docker):
     docker("trap '' TERM; while :; do sleep 0.2; done\n")
     with pytest.raises(HostError) as caught:
-        BETA.up(FILES[:1], "demo", start=True, deadline=1.0)
+        BETA.up(FILES[:1], "demo", recreate=False, deadline=1.0)
     assert caught.value.message == "starting the container: no answer within 1 s"
 
 

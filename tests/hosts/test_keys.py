@@ -121,9 +121,17 @@ def test_what_the_launcher_gets():
         "/root/.ssh/id_ed25519": (False, 0o600),
         "/hvd/host": (True, 0o700),
         "/hvd/host/known_hosts": (False, 0o644),
+        "/hvd/host/filled": (False, 0o644),
     }
     sent = ClusterKey.parse(dict_of(entries)["/root/.ssh/id_ed25519"].content)
     assert sent is not None and sent.private.private_bytes_raw() == FIXED.private.private_bytes_raw()
+
+
+@pytest.mark.parametrize("host", [ALPHA, BETA], ids=["launcher", "worker"])
+def test_the_last_to_arrive_says_which_keys_these_are(host):
+    last = entries_for(CLUSTER, host, FIXED)[-1]
+    assert last.path == "/hvd/host/filled"
+    assert last.content == f"{keys_digest(CLUSTER, host, FIXED)}\n".encode()
 
 
 def test_what_a_worker_gets():
@@ -133,6 +141,7 @@ def test_what_a_worker_gets():
         "/root/.ssh/authorized_keys": (False, 0o600),
         "/hvd/host": (True, 0o700),
         "/hvd/host/ssh_host_ed25519_key": (False, 0o600),
+        "/hvd/host/filled": (False, 0o644),
     }
     line = dict_of(entries)["/root/.ssh/authorized_keys"].content.decode()
     assert line == f"{FIXED.public()} hvdcompose demo\n"

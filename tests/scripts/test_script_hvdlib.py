@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+import threading
 
 import hvdlib
 import pytest
@@ -88,3 +89,29 @@ def test_only_the_standard_library_is_there(path):
         elif isinstance(node, ast.ImportFrom):
             used.add((node.module or "").partition(".")[0])
     assert used - {"hvdlib"} <= sys.stdlib_module_names
+
+
+def test_the_keys_are_waited_for_until_they_are_these(tmp_path, capsys):
+    filled = tmp_path / "filled"
+    filled.write_text("older\n")
+    writer = threading.Timer(0.2, lambda: filled.write_text("wanted\n"))
+    writer.start()
+    hvdlib.await_keys("wanted", str(filled), 20.0)
+    assert filled.read_text() == "wanted\n"
+
+
+@pytest.mark.parametrize("content", [None, "older\n", ""], ids=["missing", "of other keys", "empty"])
+def test_keys_that_do_not_come_are_told(content, tmp_path, monkeypatch):
+    settings = tmp_path / "host.json"
+    settings.write_text('{"host": "beta"}')
+    monkeypatch.setattr(hvdlib, "SETTINGS_FILE", str(settings))
+    if content is not None:
+        (tmp_path / "filled").write_text(content)
+    with pytest.raises(hvdlib.Fault) as caught:
+        hvdlib.await_keys("wanted", str(tmp_path / "filled"), 0.2)
+    assert str(caught.value) == "beta: its keys have not come within 0 s: `hvdcompose apply` brings them"
+
+
+def test_started_by_hand_without_a_digest_any_keys_will_do(tmp_path):
+    (tmp_path / "filled").write_text("some\n")
+    hvdlib.await_keys("", str(tmp_path / "filled"), 0.2)

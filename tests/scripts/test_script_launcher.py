@@ -292,13 +292,12 @@ def test_records_come_from_every_host(worker, tmp_path):
 
 
 def test_records_are_waited_for_a_little_and_no_longer(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr(launcher, "COLLECT_SECONDS", 0.5)
     worker("10.0.0.2", "echo x >> tries; [ $(wc -l < tries) -lt 2 ] || echo '{\"rank\": 2}'\n")
     worker("10.0.0.3", "exec sleep 60\n")
-    found = launcher.collect(SETTINGS, str(tmp_path))
+    found = launcher.collect(SETTINGS, str(tmp_path), 0.5)
     assert set(found) <= {2}
     worker("10.0.0.3", "for rank in 0 1 3; do echo '{\"rank\": '$rank'}'; done\n")
-    assert set(launcher.collect(SETTINGS, str(tmp_path))) == {0, 1, 2, 3}
+    assert set(launcher.collect(SETTINGS, str(tmp_path), 0.5)) == {0, 1, 2, 3}
 
 
 def entry(rank: int, code: int = 0, ended: str = "itself") -> dict:

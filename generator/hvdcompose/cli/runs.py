@@ -42,6 +42,8 @@ def show_plan(target: Target, seen: Seen) -> None:
     """Print the plan, each step with its cause."""
     from hvdcompose import console
 
+    for name, error in seen.unreachable_gone.items():
+        console.say(f"{name} left cluster.yaml and cannot be cleared now: {error.message}", "yellow")
     if seen.plan.live:
         console.say(f"run {seen.plan.live} is live")
     if seen.plan.empty:

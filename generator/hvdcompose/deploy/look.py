@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Literal, cast
 
 from hvdcompose.deploy.images import image_needs, settled_digest
 from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, reconcile
@@ -19,6 +19,7 @@ from hvdcompose.hosts.images import ImageFacts, client_image, image_facts
 from hvdcompose.hosts.keys import ClusterKey, load_key
 from hvdcompose.hosts.observed import Container, EngineFacts, Observed, engine_facts, observe
 
+KeyOrigin = Literal["client", "primary", "new"]
 CLIENT_IMAGE = ""  # the name under which the client's own image is asked for, beside the hosts
 
 
@@ -37,7 +38,7 @@ class Seen:
     observed: Mapping[str, Observed]
     gone: Mapping[str, Observed]
     key: ClusterKey
-    key_is_new: bool
+    key_origin: KeyOrigin
     image: str | None  # digest of the image that is meant, as far as it is known
     plan: Plan
     launch: Launch | None
@@ -93,15 +94,17 @@ def look(
     must(taken.hosts, "asking the hosts")
     observed, gone, client = values(taken.hosts), values(taken.gone), taken.client
     lost = {name: outcome.error for name, outcome in taken.gone.items() if outcome.error is not None}
-    key, key_is_new = _find_key(target, observed)
+    key, origin = _find_key(target, observed)
     image = client.digest if client and target.cluster.image.pull != "always" else _labelled_image(observed)
     launch = target.launch(image, forced=forced) if launches else None
-    history = _history(target, observed, launch)
+    # a cluster that never had a key never launched: nothing to ask for
+    never_launched = origin == "new" and target.cluster.ssh.managed
+    history = None if never_launched else _history(target, observed, launch)
     options = {"gone": gone, "replace": replace}
     plan = reconcile(target.desired(key, image), observed, launch, history=history, **options)  # type: ignore[arg-type]
     settled = plan.empty and not lost and target.cluster.image.pull != "always"
     if settled and (not target.build or (client is not None and client.build == target.build)):
-        return Seen(observed, gone, key, key_is_new, image, plan, launch, history)
+        return Seen(observed, gone, key, origin, image, plan, launch, history)
     details = _details(target)
     needs, image = _needs(target, client, details)
     launch = target.launch(image, forced=forced) if launches else None
@@ -115,7 +118,7 @@ def look(
         code_missing=missing,
         **options,  # type: ignore[arg-type]
     )
-    return Seen(observed, gone, key, key_is_new, image, plan, launch, history, lost)
+    return Seen(observed, gone, key, origin, image, plan, launch, history, lost)
 
 
 def snapshots(target: Target) -> Snapshots:
@@ -137,18 +140,20 @@ def snapshots(target: Target) -> Snapshots:
     )
 
 
-def _find_key(target: Target, observed: Mapping[str, Observed]) -> tuple[ClusterKey, bool]:
-    """Return the client's key, else the one another client left on the primary, else a new one (True)."""
+def _find_key(target: Target, observed: Mapping[str, Observed]) -> tuple[ClusterKey, KeyOrigin]:
+    """Return the client's key, else the one another client left on the primary, else a new one."""
     key = load_key(target.cluster)
     if key is not None:
-        return key, False
+        return key, "client"
     if target.cluster.ssh.managed:
         primary = target.primary
         launcher = observed[primary.host].service("launcher")
         name = launcher.name if launcher else None
         engine = target.engines[primary.host]
         key = adopt_key(engine, target.cluster.name, primary.image, name, target.cluster.ssh.volume)
-    return (key, True) if key is not None else (ClusterKey.generate(), True)
+        if key is not None:
+            return key, "primary"
+    return ClusterKey.generate(), "new"
 
 
 def _labelled_image(observed: Mapping[str, Observed]) -> str | None:
@@ -180,6 +185,7 @@ def _details(target: Target) -> dict[str, Details]:
 
     def ask(name: str) -> Details | str:
         if name == CLIENT_IMAGE:
+            Engine.prepare()
             return compose_version()
         engine = target.engines[name]
         has_code = target.code is not None and engine.inspect("volume", volume) is not None

@@ -45,10 +45,10 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
     composefiles.write_all(target.root, target.cluster.name, target.texts)
     _write_standing_envs(target, seen)
     _remove_gone(target, seen, report)
+    if seen.key_origin != "client":
+        save_key(target.cluster, seen.key)
     if plan.empty:
         return None
-    if seen.key_is_new:
-        save_key(target.cluster, seen.key)
     _stop_live(target, seen, report)
     image = _deliver_image(target, seen, report)
     seen = _with_image(target, seen, image, report)
@@ -137,6 +137,9 @@ def _deliver_image(target: Target, seen: Seen, report: Reporter) -> str:
             target.build,
             lambda line: report.host("this machine", line),
         )
+    changed = plan.hosts(Action.PULL_IMAGE, Action.SEND_IMAGE)
+    if seen.image is not None and not changed:
+        return seen.image
     client = images.client_image(image.name)
 
     def deliver(name: str) -> None:
@@ -151,10 +154,7 @@ def _deliver_image(target: Target, seen: Seen, report: Reporter) -> str:
             images.send(engine, image.name, client.size, lambda text: report.host(name, text))
             report.host(name, "image is there")
 
-    changed = plan.hosts(Action.PULL_IMAGE, Action.SEND_IMAGE)
     must(on_all(changed, deliver), "delivering the image")
-    if seen.image is not None and not changed:
-        return seen.image
     return _common_digest(target)
 
 
@@ -301,22 +301,15 @@ def _start(target: Target, seen: Seen, name: str, files: Iterable[str] = (compos
 
 
 def _make_and_start(target: Target, seen: Seen, name: str, files: Iterable[str]) -> None:
-    """Make and start a host's container; its volumes are filled first, unless they hold these keys already."""
+    """Make and start a host's container, then fill its volumes: the script in it waits for these very keys."""
     engine, plan = target.engines[name], target.plans[name]
     before = seen.container(name, plan.role)
-    paths = [target.root / name / file for file in files]
     wanted = keys_digest(target.cluster, target.host(name), seen.key)
-    if before is not None and before.keys == wanted and before.state != "created":
-        engine.up(paths, plan.cluster, start=True, recreate=True)
-        return
     if before is not None and before.keys != wanted:
         volumes = [f"{plan.cluster}-host", *([plan.ssh_volume] if plan.ssh_managed else [])]
         drop_keys(engine, before.id, tuple(volumes))
-    engine.up(paths, plan.cluster, start=False)
+    engine.up([target.root / name / file for file in files], plan.cluster, recreate=before is not None)
     engine.put(plan.container, keys_tar(target.cluster, target.host(name), seen.key))
-    engine.up(
-        paths, plan.cluster, start=True
-    )  # not `docker start`: Compose brings the configs when it starts a service
 
 
 def _start_workers(target: Target, seen: Seen, image: str, report: Reporter) -> None:

@@ -30,6 +30,11 @@ class Engine:
     context: str
     endpoint: str | None = ""
 
+    @staticmethod
+    def prepare() -> None:
+        """Import python-on-whales, 0.2 s of CPU, while the hosts are asked: for when something will be done."""
+        import python_on_whales  # noqa: F401
+
     def words(self, *words: str) -> list[str]:
         """Return a docker command for this engine."""
         return ["docker", "--context", self.context, *words]
@@ -123,33 +128,17 @@ class Engine:
             client_call=["env", *process.unset_words(os.environ), *guard, "docker"],
         )
 
-    def up(
-        self,
-        files: Sequence[Path],
-        project: str,
-        *,
-        start: bool,
-        recreate: bool = False,
-        deadline: float = ACT_SECONDS,
-    ) -> None:
-        """`docker compose up -d` for a host's file; without start `up --no-start`. Raises HostError."""
+    def up(self, files: Sequence[Path], project: str, *, recreate: bool, deadline: float = ACT_SECONDS) -> None:
+        """`docker compose up -d` for a host's file. Raises HostError."""
         from python_on_whales.exceptions import DockerException
 
         client = self.compose(files, project, deadline=deadline)
         try:
             client.compose.up(
-                detach=start,
-                start=start,
-                force_recreate=recreate,
-                remove_orphans=True,
-                pull="never",
-                quiet=True,
-                color=False,
+                detach=True, force_recreate=recreate, remove_orphans=True, pull="never", quiet=True, color=False
             )
         except DockerException as error:
-            raise self._compose_error(
-                error, "starting the container" if start else "making the container", deadline
-            ) from None
+            raise self._compose_error(error, "starting the container", deadline) from None
 
     def down(self, files: Sequence[Path], project: str, *, volumes: bool, deadline: float = ACT_SECONDS) -> None:
         """`docker compose down` for a host's file and whatever else carries the project's label. Raises HostError."""

@@ -28,7 +28,7 @@ from hvdcompose.errors import HvdError
 from hvdcompose.hosts.tars import Entry, file_of, pack
 from hvdcompose.stack.plan import HOST_TARGET, SSH_TARGET
 
-KEY_FILE = "id_ed25519"
+KEY_FILE, FILLED = "id_ed25519", "filled"
 
 
 def _private_text(key: Ed25519PrivateKey) -> bytes:
@@ -93,6 +93,8 @@ def entries_for(cluster: Cluster, host: Host, key: ClusterKey) -> tuple[Entry, .
         ssh = [Entry(f"{SSH_TARGET}/authorized_keys", comment, 0o600)]
         host_key = _private_text(key.host_key(cluster.name, host.name))
         own = [Entry(f"{HOST_TARGET}/ssh_host_ed25519_key", host_key, 0o600)]
+    # the last to be unpacked: who finds it, finds all the rest whole
+    own.append(Entry(f"{HOST_TARGET}/{FILLED}", f"{keys_digest(cluster, host, key)}\n".encode(), 0o644))
     folders = [Entry(HOST_TARGET, None, 0o700)]
     if not cluster.ssh.managed:
         return (*folders, *own)
