@@ -116,7 +116,7 @@ def test_scripts_come_back_byte_for_byte(role):
         target, mode = SCRIPTS[name]
         content = document["configs"][by_target[target]["source"]]["content"]
         assert undoubled(content).encode() == (templates() / "hvd" / name).read_bytes()
-        assert by_target[target]["mode"] == mode
+        assert by_target[target]["mode"] == int(mode, 8), "a quoted one is decimal to Compose 2.26"
 
 
 def test_scripts_are_plain_text():
@@ -149,7 +149,7 @@ def test_the_real_compose_reads_every_value_unchanged(tmp_path):
     found = compose_config(path)["services"]["launcher"]
     assert [undoubled(word) for word in found["command"]] == NASTY
     told = {name: undoubled(value) for name, value in found["environment"].items()}
-    assert told == {**env, "HVD_LAUNCH": "", "HVD_RUN": ""}
+    assert told == {**env, "HVD_KEYS": "", "HVD_LAUNCH": "", "HVD_RUN": ""}
     binds = {m["target"]: undoubled(m["source"]) for m in found["volumes"] if m["type"] == "bind"}
     assert binds == {mount.target: mount.source for mount in mounts}
 
@@ -174,7 +174,7 @@ def test_the_real_compose_reads_the_scripts_unchanged(tmp_path):
         assert (labels["keys"], labels["image"], labels["code"]) == ("k1", "i1", "c1"), "from .env beside the file"
         assert document["volumes"]["code"]["name"] == "demo-code-c1"
         run = {"HVD_LAUNCH": "l1", "HVD_RUN": "r1"} if plan.role == "launcher" else {}
-        assert service["environment"] == {"PYTHONUNBUFFERED": "1", **run}
+        assert service["environment"] == {"PYTHONUNBUFFERED": "1", "HVD_KEYS": "k1", **run}
 
 
 @pytest.mark.engine
