@@ -24,15 +24,16 @@ def test_all_is_well():
 
 
 COMPOSE = [
-    ("", "this machine has no `docker compose`; 2.23 or later is needed"),
-    ("1.29.2", "this machine's `docker compose` is 1.29.2; 2.23 or later is needed"),
-    ("2.22.0", "this machine's `docker compose` is 2.22.0; 2.23 or later is needed"),
-    ("v2.22.0-desktop.2", "this machine's `docker compose` is v2.22.0-desktop.2; 2.23 or later is needed"),
-    ("dev", "this machine's `docker compose` is dev; 2.23 or later is needed"),
-    ("2.23.0", None),
-    ("2.23", None),
+    ("", "this machine has no `docker compose`; 2.23.1 or later is needed"),
+    ("1.29.2", "this machine's `docker compose` is 1.29.2; 2.23.1 or later is needed"),
+    ("2.22.0", "this machine's `docker compose` is 2.22.0; 2.23.1 or later is needed"),
+    ("v2.22.0-desktop.2", "this machine's `docker compose` is v2.22.0-desktop.2; 2.23.1 or later is needed"),
+    ("dev", "this machine's `docker compose` is dev; 2.23.1 or later is needed"),
+    ("2.23.0", "this machine's `docker compose` is 2.23.0; 2.23.1 or later is needed"),
+    ("2.23.1", None),
+    ("2.24", None),
     ("2.40.3", None),
-    ("v2.23.0", None),
+    ("v2.23.1", None),
     ("5.0.0", None),
     ("2.26.1-4", None),
 ]

@@ -279,8 +279,8 @@ def test_ulimits_that_an_engine_may_not_set(cluster: Made) -> None:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        ("", "this machine has no `docker compose`; 2.23 or later is needed"),
-        ("2.22.0", "this machine's `docker compose` is 2.22.0; 2.23 or later is needed"),
+        ("", "this machine has no `docker compose`; 2.23.1 or later is needed"),
+        ("2.22.0", "this machine's `docker compose` is 2.22.0; 2.23.1 or later is needed"),
     ],
 )
 def test_compose_that_is_missing_or_too_old(cluster: Made, tmp_path: Path, version: str, told: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hvdcompose.hosts.observed import EngineFacts
 
-OLDEST_COMPOSE = (2, 23)  # the first that takes `configs: content:`
+OLDEST_COMPOSE = (2, 23, 1)  # the first that takes `configs: content:`
 ROOTLESS_HOST_NETWORK = (
     29,
     5,
