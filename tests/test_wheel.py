@@ -72,6 +72,8 @@ def test_a_wheel_built_from_the_source_archive_is_the_same(wheel: Path, tmp_path
     (tmp_path / "sdist").mkdir()
     (tmp_path / "again").mkdir()
     with tarfile.open(build(ROOT, tmp_path / "sdist", "sdist")) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+        assert {"Makefile", "CONTRIBUTING.md", ".ci/run", "tools/engine.py", "benchmarks/apply.py"} <= inside
         archive.extractall(tmp_path / "source", filter="data")
     (source,) = (tmp_path / "source").iterdir()
     with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(build(source, tmp_path / "again", "wheel")) as second:
