@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help venv engine images demo test test-unit test-e2e lint clean
+.PHONY: help venv engine images images-rootless demo test test-unit test-e2e lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -16,6 +16,9 @@ engine: venv ## a Docker engine and Compose, installed and started where there i
 
 images: engine ## the trainer's image and the virtual hosts', built when something changed
 	@$(BIN)/python tools/images.py trainer
+	@$(BIN)/hvdcompose lab image
+
+images-rootless: images ## and that of the virtual hosts with a rootless engine, which only tests use
 	@$(BIN)/hvdcompose lab image --rootless
 
 demo: images ## four virtual hosts on this machine train together
@@ -29,14 +32,20 @@ lint: venv ## ruff and mypy
 test-unit: venv ## the tests that need no engine
 	@$(BIN)/pytest -m "not engine"
 
-test-e2e: images ## the tests that need one
+test-e2e: images-rootless ## the tests that need one
 	@$(BIN)/pytest -m engine
 
-test: lint images ## everything: lint, unit tests, end-to-end tests in a lab of their own
+test: lint images-rootless ## everything: lint, unit tests, end-to-end tests in a lab of their own
 	@HVD_SKIP_NONE=1 $(BIN)/pytest
 
 clean: ## the lab, our images, .venv and caches; the engine stops if it was started from here
 	@if [ -x $(BIN)/hvdcompose ]; then $(BIN)/hvdcompose lab down --images || true; fi
-	@docker image ls --quiet --filter reference='hvd-trainer*' 2>/dev/null | sort -u | xargs -r docker image rm --force
+	@# by name and label: hvd-trainer:cuda may be the user's own, and what is made FROM ours inherits the label
+	@for only in "reference=hvd-trainer --filter reference=hvd-trainer-base --filter label=hvdcompose.digest" \
+	    reference=hvdcompose-lab-base reference=hvd-bench:stub; do \
+	  docker image ls --format '{{.Repository}}:{{.Tag}}' --filter $$only; \
+	done 2>/dev/null | xargs -r docker image rm --force || true
+	@docker image ls --quiet --filter dangling=true --filter label=hvdcompose.digest 2>/dev/null \
+	  | xargs -r docker image rm || true
 	@if command -v $(PYTHON) >/dev/null; then $(PYTHON) tools/engine.py stop; fi
 	@rm -rf .venv .cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
