@@ -23,12 +23,13 @@ def call(*words: str) -> int:
     return subprocess.run([HVDCOMPOSE, *words], cwd=ROOT, check=False).returncode
 
 
-def launches() -> bool:
-    """Tell whether apply would launch: it does so only for a run that never ran."""
+def apply_has_a_run() -> bool:
+    """Tell whether apply would launch or finds a live run: it launches only what never ran."""
     planned = subprocess.run([HVDCOMPOSE, "plan", "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
     if planned.returncode:
         return True  # apply says what is in the way
-    return any(step["action"] == "launch" for step in json.loads(planned.stdout)["data"]["steps"])
+    data = json.loads(planned.stdout)["data"]
+    return bool(data["live_run"]) or any(step["action"] == "launch" for step in data["steps"])
 
 
 def train(*words: str) -> tuple[int, list[str]]:
@@ -67,7 +68,7 @@ def main() -> int:
     code = call("lab", "up", "--hosts", str(HOSTS))
     if code:
         return code
-    code, lines = train(*(["apply", "--follow"] if launches() else ["run"]))
+    code, lines = train(*(["apply", "--follow"] if apply_has_a_run() else ["run"]))
     if code == 0:
         print(summary(lines), flush=True)
     return code

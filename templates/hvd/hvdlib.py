@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -14,7 +13,8 @@ from typing import Any
 SETTINGS_FILE = os.environ.get("HVD_SETTINGS", "/hvd/host.json")
 FILLED_FILE = "/hvd/host/filled"
 FILL_SECONDS = 30.0
-SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
+# linux/rtnetlink.h, netlink.h, if_addr.h
+RTM_GETADDR, NLM_F_REQUEST, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE, IFA_LOCAL = 22, 0x1, 0x300, 2, 3, 2
 
 
 class Fault(Exception):
@@ -57,18 +57,28 @@ def await_keys(wanted: str | None = None, path: str = FILLED_FILE, seconds: floa
         time.sleep(0.05)
 
 
-def interfaces() -> dict[str, str]:
-    """Return {name: IPv4 address} of the interfaces seen here; those without IPv4 are left out."""
-    found = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode()[:15])
-            try:
-                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
-            except OSError:
-                continue
-            found[name] = socket.inet_ntoa(answer[20:24])
-    return found
+def interfaces() -> dict[str, list[str]]:
+    """Return {name: all its IPv4 addresses} of the interfaces seen here, as the kernel lists them (rtnetlink(7))."""
+    found: dict[str, list[str]] = {}
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as kernel:
+        kernel.bind((0, 0))
+        # a header (length, type, flags, number, sender), then the family and what is not asked for
+        kernel.send(struct.pack("=IHHIIB7x", 24, RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, 1, 0, socket.AF_INET))
+        while True:
+            data = kernel.recv(1 << 16)
+            while data:
+                length, kind = struct.unpack_from("=IH", data)
+                if kind in (NLMSG_DONE, NLMSG_ERROR):
+                    return found
+                (index,) = struct.unpack_from("=I", data, 20)
+                attributes = data[24:length]
+                while attributes:
+                    size, what = struct.unpack_from("=HH", attributes)
+                    if what == IFA_LOCAL:
+                        name = socket.if_indextoname(index)
+                        found.setdefault(name, []).append(socket.inet_ntoa(attributes[4:8]))
+                    attributes = attributes[(size + 3) & ~3 :]
+                data = data[(length + 3) & ~3 :]
 
 
 def interface_of(host: dict[str, Any]) -> str:
@@ -76,20 +86,27 @@ def interface_of(host: dict[str, Any]) -> str:
 
     Raises Fault where no interface has the address: then Docker's host network is not the machine's.
     """
-    seen = interfaces()
-    listed = ", ".join(f"{name} {address}" for name, address in sorted(seen.items()))
+    seen, written = interfaces(), host["address"]
+    listed = ", ".join(f"{name} {' '.join(addresses)}" for name, addresses in sorted(seen.items()))
     if host["interface"]:
         if host["interface"] not in seen:
             raise Fault(f"{host['host']}: no interface {host['interface']} with an IPv4 address here; found {listed}")
         return str(host["interface"])
     try:
-        address = socket.gethostbyname(host["address"])
+        address = socket.gethostbyname(written)
     except OSError as error:
-        raise Fault(f"{host['host']}: address {host['address']} does not resolve: {error}") from None
-    for name, owned in seen.items():
-        if owned == address:
+        raise Fault(f"{host['host']}: address {written} does not resolve: {error}") from None
+    alone = len(host.get("hosts", ())) == 1
+    if address != written and address.startswith("127.") and not alone:
+        raise Fault(
+            f"{host['host']}: address {written} resolves to {address} here (/etc/hosts?), where no other host reaches "
+            "it: write the IP address in cluster.yaml, or name the NIC of this host there (`interface: eth0`)"
+        )
+    for name, addresses in seen.items():
+        if address in addresses:
             return name
+    told = written if address == written else f"{written}, here {address},"
     raise Fault(
-        f"{host['host']}: address {address} is on no interface of this container; found {listed}. "
-        "A rootless Docker, or the address of another machine?"
+        f"{host['host']}: address {told} is on no interface of this container; found {listed}. A rootless Docker, or "
+        "the address of another machine? If it is forwarded to this one, name the NIC (`interface: eth0`)"
     )

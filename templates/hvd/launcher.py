@@ -50,7 +50,8 @@ def write_ssh_config(folder: str = "/root/.ssh", path: str = "/run/hvd/ssh_confi
             continue
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
-        file.write("".join(f"IdentityFile {key}\n" for key in keys))
+        # quoted for blanks; % would begin a token of ssh_config(5)
+        file.write("".join('IdentityFile "{}"\n'.format(key.replace("%", "%%")) for key in keys))
     if not keys:
         raise hvdlib.Fault(f"no private key in {folder}: `hvdcompose apply` fills the volume")
 

@@ -40,7 +40,10 @@ def container_environment() -> dict[str, str]:
 
 
 def rank_environment(host: dict[str, Any], own: Mapping[str, str], passed: Mapping[str, str]) -> dict[str, str]:
-    """Return the rank's environment: `own` (container), what the runtime passed, and the interface by name."""
+    """Return the rank's environment: `own` (container), what the runtime passed, and the interface by name.
+
+    What cluster.yaml sets for this very host wins over all of it.
+    """
     env = dict(own)
     env.update({name: value for name, value in passed.items() if name.startswith(RUNTIME_PREFIXES)})
     interface = hvdlib.interface_of(host)
@@ -49,6 +52,7 @@ def rank_environment(host: dict[str, Any], own: Mapping[str, str], passed: Mappi
     env.setdefault("GLOO_SOCKET_IFNAME", interface)
     env.setdefault("NCCL_SOCKET_IFNAME", "=" + interface)
     env.setdefault("NCCL_SOCKET_FAMILY", "AF_INET")
+    env.update({name: own[name] for name in host["own_env"] if name in own})
     return env
 
 

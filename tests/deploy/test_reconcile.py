@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdcompose.deploy.reconcile import Desired, ImageNeeds, Launch, live_run, reconcile
+from hvdcompose.deploy.reconcile import Desired, ImageNeeds, Launch, foreign, live_run, reconcile
 from hvdcompose.hosts.observed import Container, Observed
 
 ALPHA = Desired("alpha", "launcher", "trainer:1", spec="sA", keys="kA", code="c1", image="i1")
@@ -127,9 +127,14 @@ def test_a_worker_is_made_anew_and_says_why(stands, cause):
     assert printed(beta=(stands,), history=frozenset({"d1"})) == [f"beta: recreate: {cause}"]
 
 
-@pytest.mark.parametrize("status", ["Up 1 second (health: starting)", "Up 1 minute"])
-def test_a_worker_that_is_not_yet_seen_healthy_is_left_alone(status):
-    assert printed(beta=(worker(BETA, status=status),), history=frozenset({"d1"})) == []
+def test_a_worker_without_a_word_on_its_health_is_left_alone():
+    assert printed(beta=(worker(BETA, status="Up 1 minute"),), history=frozenset({"d1"})) == []
+
+
+def test_a_worker_that_has_just_started_is_checked_and_a_live_run_does_not_mind():
+    starting = (worker(BETA, status="Up 1 second (health: starting)"),)
+    assert printed(beta=starting, history=frozenset({"d1"})) == ["beta: check: its worker has just started"]
+    assert plan(beta=starting, alpha=(RUNNING,)).disturbs == ()
 
 
 def test_an_image_that_is_not_known_yet_is_no_drift():
@@ -162,7 +167,7 @@ def test_the_helper_that_fills_the_code_is_no_leftover():
 
 
 def test_a_container_of_no_service_of_ours_is_removed():
-    other = Container("id", "demo-extra-1", "running", "Up 1 minute", "trainer:1", "extra")
+    other = Container("id", "demo-extra-1", "running", "Up 1 minute", "trainer:1", "extra", cluster="demo")
     assert printed(beta=(worker(BETA), other), history=frozenset({"d1"})) == [
         "beta: remove: its extra is not in cluster.yaml"
     ]
@@ -294,7 +299,28 @@ LIVE = [
 
 @pytest.mark.parametrize(("launcher", "run"), LIVE)
 def test_live(launcher, run):
-    assert live_run(launcher) == run
+    seen = {"beta": Observed((worker(BETA),)), "alpha": Observed((launcher,) if launcher else ())}
+    live = live_run(seen)
+    assert (live and (live.host, live.run)) == (run and ("alpha", run))
+
+
+@pytest.mark.parametrize(
+    "where", [{"beta": (RUNNING,)}, {"gone": {"delta": Observed((RUNNING,))}}], ids=["host", "gone"]
+)
+def test_a_live_run_of_another_primary_is_not_disturbed_either(where):
+    refused = plan(alpha=(), history=frozenset({"d1"}), **where)
+    assert refused.live == "20260101-120000-abc"
+    assert [str(step) for step in refused.disturbs] == [str(step) for step in refused.steps] != []
+    replaced = plan(alpha=(), history=frozenset({"d1"}), replace=True, **where)
+    assert str(replaced.steps[0]).endswith("stop run: run 20260101-120000-abc is live, --replace")
+    assert replaced.steps[0].host == ("beta" if "beta" in where else "delta")
+
+
+def test_containers_that_are_not_ours_are_named():
+    other = Container("id", "demo-jupyter-1", "running", "Up 1 minute", "jupyter:1", "jupyter")
+    assert foreign({"alpha": Observed((LAUNCHER,)), "beta": Observed((worker(BETA), other))}) == {
+        "beta": ["demo-jupyter-1"]
+    }
 
 
 def test_a_plan_is_asked_by_host_and_by_action():

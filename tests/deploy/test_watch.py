@@ -43,8 +43,8 @@ def test_a_stream_that_breaks_goes_on_after_the_last_line(program, tmp_path):
     lines = list(follow_stamped(Engine("alpha", "c1"), "demo-launcher-1", tail="5"))
     assert [text for _, text in lines] == ["one", "two", "three"]
     first, second = (tmp_path / "calls").read_text().splitlines()
-    assert first == "--context c1 logs --timestamps --tail 5 --follow demo-launcher-1"
-    assert second == ("--context c1 logs --timestamps --tail all --follow --since 2026-01-01T00:00:02Z demo-launcher-1")
+    assert first == "--context c1 logs --timestamps --follow --tail 5 demo-launcher-1"
+    assert second == ("--context c1 logs --timestamps --follow --tail all --since 2026-01-01T00:00:02Z demo-launcher-1")
 
 
 def test_lines_of_one_instant_or_out_of_order_are_all_shown(program):

@@ -222,9 +222,9 @@ def test_files_of_a_host_that_is_not_there_are_no_answer(docker):
 
 def test_logs(docker, tmp_path):
     docker("echo '2026-01-01T00:00:00.1Z one'; echo '2026-01-01T00:00:00.2Z two' >&2\n")
-    lines = list(BETA.logs("demo-launcher-1", follow=True, since="2026-01-01T00:00:00Z", tail="5"))
+    lines = list(BETA.follow_logs("demo-launcher-1", since="2026-01-01T00:00:00Z", tail="5"))
     assert sorted(lines) == ["2026-01-01T00:00:00.1Z one", "2026-01-01T00:00:00.2Z two"]
     assert words_of(tmp_path) == [
-        *("--context", "c1", "logs", "--timestamps", "--tail", "5"),
-        *("--follow", "--since", "2026-01-01T00:00:00Z", "demo-launcher-1"),
+        *("--context", "c1", "logs", "--timestamps", "--follow", "--tail", "5"),
+        *("--since", "2026-01-01T00:00:00Z", "demo-launcher-1"),
     ]

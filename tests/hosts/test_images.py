@@ -10,7 +10,7 @@ import pytest
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import images
-from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.engine import Engine, client_words
 from hvdcompose.hosts.images import ImageFacts, build_words, client_image, identity, image_facts, parse_image
 
 TOLD = {
@@ -87,7 +87,24 @@ def test_an_engine_is_asked(program, tmp_path):
     assert image_facts(Engine("beta", "c1"), "trainer:1") == parse_image(TOLD)
     assert (tmp_path / "words").read_text() == "--context c1 image inspect trainer:1\n"
     assert client_image("trainer:1") == parse_image(TOLD)
-    assert (tmp_path / "words").read_text() == "--context default image inspect trainer:1\n"
+    assert (tmp_path / "words").read_text() == "image inspect trainer:1\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [
+        ({}, ["docker", "save", "x"]),
+        ({"DOCKER_CONTEXT": "mine"}, ["docker", "--context", "mine", "save", "x"]),
+        ({"DOCKER_HOST": "unix:///d", "DOCKER_CONTEXT": "mine"}, ["docker", "--host", "unix:///d", "save", "x"]),
+    ],
+    ids=["neither", "a context", "a host wins"],
+)
+def test_this_machines_engine_is_the_one_that_docker_build_would_use(shell, words, monkeypatch):
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in shell.items():
+        monkeypatch.setenv(name, value)
+    assert client_words("save", "x") == words
 
 
 def test_an_image_that_is_not_there(program):
@@ -110,7 +127,7 @@ def test_a_client_without_docker(monkeypatch, tmp_path):
 def test_the_words_of_a_build():
     words = build_words("trainer:1", Path("/w/trainer"), {"CUDA": "12.6", "ODD": "a b$c\n"}, "d1")
     assert words == [
-        *("docker", "--context", "default", "build", "--label", "hvdcompose.build=d1", "-t", "trainer:1"),
+        *("docker", "build", "--label", "hvdcompose.build=d1", "-t", "trainer:1"),
         *("--build-arg", "CUDA=12.6", "--build-arg", "ODD=a b$c\n", "/w/trainer"),
     ]
 
@@ -132,7 +149,8 @@ def test_a_build_that_fails_is_told_with_its_end(program):
 
 
 SEND = """
-case "$3" in
+[ "$1" != --context ] || shift 2
+case "$1" in
 save) head -c 3000000 /dev/zero ;;
 load) cat > {folder}/loaded; echo 'Loaded image: trainer:1' ;;
 esac
@@ -151,7 +169,8 @@ def test_a_load_that_fails_is_told_of_the_host(program):
     program(
         "docker",
         """
-        case "$3" in
+        [ "$1" != --context ] || shift 2
+        case "$1" in
         save) head -c 3000000 /dev/zero ;;
         load) head -c 10 > /dev/null; echo 'write /var/lib/docker/x: no space left on device' >&2; exit 1 ;;
         esac
@@ -166,7 +185,8 @@ def test_a_save_that_fails_is_told_of_this_machine(program):
     program(
         "docker",
         """
-        case "$3" in
+        [ "$1" != --context ] || shift 2
+        case "$1" in
         save) echo 'Error response from daemon: reference does not exist' >&2; exit 1 ;;
         load) cat > /dev/null ;;
         esac

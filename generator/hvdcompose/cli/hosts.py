@@ -95,30 +95,34 @@ def down(
     """Take everything off every host (docker compose down), those that left cluster.yaml included."""
     from hvdcompose import console
     from hvdcompose.deploy.look import HostsFailed
+    from hvdcompose.deploy.operations import find_live
     from hvdcompose.deploy.teardown import take_down
     from hvdcompose.hosts.fanout import errors
     from hvdcompose.hosts.keys import forget_key
     from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
+    live = find_live(target)
+    if live is not None:
+        confirmed(f"Run {live.run} of cluster {target.cluster.name} is live: end it?", yes=yes)
     if volumes:
         named = sorted({volume for plan in target.plans.values() for volume in plan.named_volumes})
-        data = f" and the data in {', '.join(named)}" if named else ""
-        confirmed(
-            f"Remove cluster {target.cluster.name} from {len(target.plans)} hosts, with its keys, run records{data}?",
-            yes=yes,
-        )
+        what = ["its keys", "run records", *([f"the data in {', '.join(named)}"] if named else [])]
+        told = f"{', '.join(what[:-1])} and {what[-1]}"
+        confirmed(f"Remove cluster {target.cluster.name} from {len(target.plans)} hosts, with {told}?", yes=yes)
     with working_on(target.cluster):
         outcomes = take_down(target, console.HostLines([*target.plans, *target.gone]), volumes=volumes)
-    failed = errors(outcomes)
+        failed = errors(outcomes)
+        if volumes and not failed:
+            forget_key(target.cluster)
     if failed:
+        gone = [error.host for error in failed if error.host in target.gone]
         raise HostsFailed(
             f"{len(failed)} of {len(outcomes)} hosts could not be cleared, the others are; "
             "once they answer, again: hvdcompose down",
             failed,
+            hint="\n".join(f"if {name} is gone for good: rm -r compose/{name}" for name in gone) or None,
         )
-    if volumes:
-        forget_key(target.cluster)
 
 
 @keys.command()
@@ -127,17 +131,17 @@ def rotate(file: File = HERE) -> None:
     from hvdcompose import console
     from hvdcompose.cli.runs import show_plan
     from hvdcompose.deploy.look import look
-    from hvdcompose.deploy.operations import converge, refuse_live
+    from hvdcompose.deploy.operations import bring_keys_to_primary, converge, refuse_live
     from hvdcompose.errors import UsageError
-    from hvdcompose.hosts.keys import ClusterKey, save_key
+    from hvdcompose.hosts.keys import ClusterKey
     from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
     if not target.cluster.ssh.managed:
         raise UsageError(f"ssh.volume is your own folder {target.cluster.ssh.volume}: change the keys there")
     with working_on(target.cluster):
-        refuse_live(look(target, launches=False), "new keys would end it")
-        save_key(target.cluster, ClusterKey.generate())
-        seen = look(target, launches=False)
+        seen = look(target, launches=False, new_key=ClusterKey.generate())
+        refuse_live(seen, "new keys would end it")
         show_plan(target, seen)
         converge(target, seen, console.HostLines(target.plans))
+        bring_keys_to_primary(target, seen)

@@ -6,9 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from hvdcompose.cli.options import Json
+from hvdcompose.cli.options import AFTER_DASHES, CommandAfterDashes, Json
 
 if TYPE_CHECKING:
     from hvdcompose.lab.operations import HostStatus
@@ -18,25 +17,12 @@ app = typer.Typer(
     help="Try a cluster.yaml without a cluster: N virtual Docker hosts on this machine.", no_args_is_help=True
 )
 
-AFTER_DASHES = "hvdcompose.lab.command"
 COLUMNS = ("HOST", "ADDRESS", "STATE", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")
 
 Name = Annotated[
     str,
     typer.Option(help="Name of the lab; its hosts are NAME1, NAME2, ...", envvar="HVDCOMPOSE_LAB", metavar="NAME"),
 ]
-
-
-class CommandAfterDashes(TyperCommand):
-    """Keeps what follows `--` apart, so that `shell HOST` and `shell -- CMD` differ."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Cut the command line at the first `--`."""
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[AFTER_DASHES] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
 
 
 def _report(host: str, text: str) -> None:

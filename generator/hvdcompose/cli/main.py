@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -43,7 +44,13 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_ctrl_c)  # a closed terminal must not leave docker and ssh behind
     sys.exit(run(sys.argv[1:]))
+
+
+def _as_ctrl_c(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def run(words: list[str]) -> int:

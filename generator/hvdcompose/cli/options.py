@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from hvdcompose.config.model import Cluster
@@ -19,6 +20,19 @@ Replace = Annotated[bool, typer.Option("--replace", help="End a live run where i
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, in a versioned envelope.")]
 HERE = Path("cluster.yaml")
+AFTER_DASHES = "hvdcompose.command"
+
+
+class CommandAfterDashes(TyperCommand):
+    """Keeps what follows `--` apart, so that a mistyped option is no part of a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Cut the command line at the first `--`."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[AFTER_DASHES] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
 
 
 def cluster_of(file: Path) -> Cluster:

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdcompose.cli.options import HERE, File, Json, Replace, target_of
+from hvdcompose.cli.options import AFTER_DASHES, HERE, CommandAfterDashes, File, Json, Replace, target_of
 
 if TYPE_CHECKING:
     from hvdcompose.deploy.look import Seen
     from hvdcompose.deploy.target import Target
 
 PANEL = "Cluster"
-AFTER_DASHES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(rich_help_panel=PANEL)(plan)
     app.command(rich_help_panel=PANEL)(apply)
-    app.command(rich_help_panel=PANEL, context_settings=AFTER_DASHES)(run)
+    app.command(rich_help_panel=PANEL, cls=CommandAfterDashes)(run)
     app.command(rich_help_panel=PANEL)(stop)
 
 
@@ -43,7 +42,8 @@ def show_plan(target: Target, seen: Seen) -> None:
     from hvdcompose import console
 
     for name, error in seen.unreachable_gone.items():
-        console.say(f"{name} left cluster.yaml and cannot be cleared now: {error.message}", "yellow")
+        console.say(f"{name} left cluster.yaml and cannot be cleared: {error.message}", "yellow")
+        console.say(f"  -> if that machine is gone for good: rm -r compose/{name}", "cyan")
     if seen.plan.live:
         console.say(f"run {seen.plan.live} is live")
     if seen.plan.empty:
@@ -95,8 +95,9 @@ def run(
     from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
-    if context.args:
-        target = target.with_command(tuple(context.args))
+    command = context.meta.get(AFTER_DASHES, [])
+    if command:
+        target = target.with_command(tuple(command))
     with working_on(target.cluster):
         seen = look(target, forced=True, replace=replace)
         show_plan(target, seen)
@@ -109,12 +110,13 @@ def run(
 def _follow(target: Target, run_id: str) -> int:
     """Show a run until it ends; return 0 when it ended well, else 1. Ctrl-C ends the view only."""
     from hvdcompose import console
-    from hvdcompose.deploy.watch import NEVER_STARTED, ended, follow
+    from hvdcompose.deploy.watch import NEVER_STARTED, container_of, ended, follow
     from hvdcompose.errors import ViewEnded
     from hvdcompose.report.logs import label, parse_line, rank_hosts
     from hvdcompose.stack.launch import hosts_of_run
 
-    engine, container = target.engines[target.primary.host], target.primary.container
+    engine = target.engines[target.primary.host]
+    container = container_of(engine, target.launcher, run_id)
     ranks = rank_hosts({host.name: count for host, count in hosts_of_run(target.cluster)})
     width = max(len(name) for name in target.plans)
     try:
@@ -135,15 +137,8 @@ def _follow(target: Target, run_id: str) -> int:
 def stop(file: File = HERE) -> None:
     """End the live run on all hosts; the workers stay."""
     from hvdcompose import console
-    from hvdcompose.deploy.operations import stop_run
-    from hvdcompose.deploy.reconcile import live_run
-    from hvdcompose.hosts.observed import observe
+    from hvdcompose.deploy.operations import stop_live
 
     target = target_of(file)
-    engine = target.engines[target.primary.host]
-    live = live_run(observe(engine, target.cluster.name).service("launcher"))
-    if live is None:
-        console.say("no run is live")
-        return
-    stop_run(engine, target.primary.container)
-    console.say(f"run {live} is ended")
+    live = stop_live(target)
+    console.say(f"run {live.run} is ended" if live else "no run is live")

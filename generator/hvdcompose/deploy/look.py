@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from hvdcompose.deploy.images import image_needs, settled_digest
-from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, reconcile
+from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, foreign, reconcile
 from hvdcompose.deploy.target import Target
 from hvdcompose.doctor.rules import Facts, findings
 from hvdcompose.errors import HostError, HvdError, Refused
 from hvdcompose.hosts import process
-from hvdcompose.hosts.delivery import FILL, adopt_key, code_volume, launched
+from hvdcompose.hosts.delivery import FILL, Unread, adopt_key, code_volume, launched
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import Outcome, errors, on_all, values
 from hvdcompose.hosts.images import ImageFacts, client_image, image_facts
-from hvdcompose.hosts.keys import ClusterKey, load_key
+from hvdcompose.hosts.keys import ClusterKey, keys_digest, load_key
 from hvdcompose.hosts.observed import Container, EngineFacts, Observed, engine_facts, observe
 
 KeyOrigin = Literal["client", "primary", "new"]
@@ -26,8 +28,8 @@ CLIENT_IMAGE = ""  # the name under which the client's own image is asked for, b
 class HostsFailed(HvdError):
     """Some hosts could not do what was asked; `errors` has one entry for each, in the order of cluster.yaml."""
 
-    def __init__(self, summary: str, errors: list[HostError]) -> None:
-        super().__init__(summary)
+    def __init__(self, summary: str, errors: list[HostError], *, hint: str | None = None) -> None:
+        super().__init__(summary, hint=hint)
         self.errors = errors
 
 
@@ -84,41 +86,52 @@ def look(
     replace: bool = False,
     launches: bool = True,
     taken: Snapshots | None = None,
+    new_key: ClusterKey | None = None,
 ) -> Seen:
     """Return what stands and what is to be done. Raises HostsFailed, Refused.
 
     forced: launch whether or not it ever ran (`run`); replace: a live run may be stopped;
-    launches: False for none at all; taken: answers that are there already.
+    launches: False for none at all; taken: answers that are there already; new_key: the cluster's from now on.
     """
+    _ = target.code, target.build  # folders that cannot be read are told before a host is asked
     taken = taken or snapshots(target)
     must(taken.hosts, "asking the hosts")
     observed, gone, client = values(taken.hosts), values(taken.gone), taken.client
     lost = {name: outcome.error for name, outcome in taken.gone.items() if outcome.error is not None}
-    key, origin = _find_key(target, observed)
-    image = client.digest if client and target.cluster.image.pull != "always" else _labelled_image(observed)
+    refuse_foreign(target, observed)
+    found: tuple[ClusterKey, KeyOrigin] = (new_key, "new") if new_key else _find_key(target, observed)
+    key, origin = found
+    always = target.cluster.image.pull == "always"
+    image = client.digest if client and not always else _labelled_image(observed)
     launch = target.launch(image, forced=forced) if launches else None
-    # a cluster that never had a key never launched: nothing to ask for
-    never_launched = origin == "new" and target.cluster.ssh.managed
-    history = None if never_launched else _history(target, observed, launch)
-    options = {"gone": gone, "replace": replace}
-    plan = reconcile(target.desired(key, image), observed, launch, history=history, **options)  # type: ignore[arg-type]
-    settled = plan.empty and not lost and target.cluster.image.pull != "always"
-    if settled and (not target.build or (client is not None and client.build == target.build)):
-        return Seen(observed, gone, key, origin, image, plan, launch, history)
+    history = read_history(target, observed, launch)
+    plan = reconcile(target.desired(key, image), observed, launch, history=history, gone=gone, replace=replace)
+    seen = Seen(observed, gone, key, origin, image, plan, launch, history, lost)
+    built = not target.build or (client is not None and client.build == target.build)
+    if plan.empty and built and not always:
+        return seen
     details = _details(target)
     needs, image = _needs(target, client, details)
-    launch = target.launch(image, forced=forced) if launches else None
+    launch = target.launch(image or seen.image, forced=forced) if launches else None
+    if launch and seen.launch and launch.digest != seen.launch.digest:
+        history = read_history(target, observed, launch)
     missing = [name for name, told in details.items() if target.code and not told.has_code]
+    desired = target.desired(key, image)
     plan = reconcile(
-        target.desired(key, image),
-        observed,
-        launch,
-        history=history,
-        images=needs,
-        code_missing=missing,
-        **options,  # type: ignore[arg-type]
+        desired, observed, launch, history=history, images=needs, code_missing=missing, gone=gone, replace=replace
     )
-    return Seen(observed, gone, key, origin, image, plan, launch, history, lost)
+    return dataclasses.replace(seen, image=image, plan=plan, launch=launch, history=history)
+
+
+def refuse_foreign(target: Target, observed: Mapping[str, Observed]) -> None:
+    """Raise Refused where a host runs another Compose project of this name: its containers are not ours to touch."""
+    found = foreign(observed)
+    if found:
+        told = "\n".join(
+            f"{host}: another Compose project is called {target.cluster.name} there: {', '.join(names)}"
+            for host, names in found.items()
+        )
+        raise Refused(told, hint="take another `name` in cluster.yaml")
 
 
 def snapshots(target: Target) -> Snapshots:
@@ -141,19 +154,26 @@ def snapshots(target: Target) -> Snapshots:
 
 
 def _find_key(target: Target, observed: Mapping[str, Observed]) -> tuple[ClusterKey, KeyOrigin]:
-    """Return the client's key, else the one another client left on the primary, else a new one."""
+    """Return the client's key, else the one another client left on the primary, else a new one.
+
+    The primary's also where nothing that stands has the client's: another client rotated it.
+    """
     key = load_key(target.cluster)
+    standing = {(name, c.keys) for name, seen in observed.items() for c in seen.containers if c.keys}
     if key is not None:
-        return key, "client"
+        ours = {(name, keys_digest(target.cluster, target.host(name), key)) for name in observed}
+        if not standing or standing & ours or not target.cluster.ssh.managed:
+            return key, "client"
     if target.cluster.ssh.managed:
         primary = target.primary
         launcher = observed[primary.host].service("launcher")
         name = launcher.name if launcher else None
         engine = target.engines[primary.host]
-        key = adopt_key(engine, target.cluster.name, primary.image, name, target.cluster.ssh.volume)
-        if key is not None:
-            return key, "primary"
-    return ClusterKey.generate(), "new"
+        with contextlib.suppress(Unread):
+            adopted = adopt_key(engine, target.cluster.name, primary.image, name, target.cluster.ssh.volume)
+            if adopted is not None:
+                return adopted, "primary"
+    return (key, "client") if key is not None else (ClusterKey.generate(), "new")
 
 
 def _labelled_image(observed: Mapping[str, Observed]) -> str | None:
@@ -167,8 +187,11 @@ def _labelled_image(observed: Mapping[str, Observed]) -> str | None:
     return digests.pop() or None if len(digests) == 1 else None
 
 
-def _history(target: Target, observed: Mapping[str, Observed], launch: Launch | None) -> frozenset[str] | None:
-    """Return the launches that ever ran, asked for only where the launcher's container does not tell already."""
+def read_history(target: Target, observed: Mapping[str, Observed], launch: Launch | None) -> frozenset[str] | None:
+    """Return the launches that ever ran, asked for only where the launcher's container does not tell already.
+
+    None: not asked, or not to be read before the image is there.
+    """
     if launch is None or launch.forced:
         return None
     primary = target.primary
@@ -176,7 +199,10 @@ def _history(target: Target, observed: Mapping[str, Observed], launch: Launch | 
     if launcher is not None and launcher.launch == launch.digest and (launcher.live or launcher.exit_code == 0):
         return None
     engine = target.engines[primary.host]
-    return launched(engine, target.cluster.name, primary.image, launcher.name if launcher else None)
+    try:
+        return launched(engine, target.cluster.name, primary.image, launcher.name if launcher else None)
+    except Unread:
+        return None
 
 
 def _details(target: Target) -> dict[str, Details]:

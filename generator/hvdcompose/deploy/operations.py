@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from hvdcompose.deploy.look import HostsFailed, Seen, must
-from hvdcompose.deploy.reconcile import Action, reconcile
+from hvdcompose.deploy.look import HostsFailed, Seen, Snapshots, engine_of, must, read_history, snapshots
+from hvdcompose.deploy.reconcile import Action, Live, live_run, reconcile
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError, HvdError, Refused
 from hvdcompose.hosts import composefiles, images
-from hvdcompose.hosts.delivery import FILL, drop_half_filled, drop_keys, fill_code, prune_code
+from hvdcompose.hosts.delivery import FILL, drop_half_filled, drop_keys, fill_code, prune_code, put_keys
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
 from hvdcompose.hosts.explain import recognise
 from hvdcompose.hosts.fanout import errors, on_all, values
@@ -40,20 +40,19 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
 
     Raises HostsFailed with every host's error; Refused for a live run, GPUs or an ssh folder that will not do.
     """
-    plan = seen.plan
     refuse_disturbance(seen)
     composefiles.write_all(target.root, target.cluster.name, target.texts)
     _write_standing_envs(target, seen)
-    _remove_gone(target, seen, report)
     if seen.key_origin != "client":
         save_key(target.cluster, seen.key)
-    if plan.empty:
+    if seen.plan.empty:
         return None
-    _stop_live(target, seen, report)
     image = _deliver_image(target, seen, report)
     seen = _with_image(target, seen, image, report)
     _refuse_what_cannot_start(target, seen)
     _deliver_code(target, seen, report)
+    _stop_live(target, seen, report)
+    _remove_gone(target, seen, report)
     _remove_leftovers(target, seen)
     _start_workers(target, seen, image, report)
     run = _launch(target, seen, image, report) if seen.plan.hosts(Action.LAUNCH) else None
@@ -66,20 +65,25 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
 
 
 def _with_image(target: Target, seen: Seen, image: str, report: Reporter) -> Seen:
-    """Return the plan anew where the image was not known before it was built or pulled.
+    """Return the plan anew where something could not be known before the image was there.
 
     Workers of another image are made anew, and a launch may turn out to have run before.
     """
-    if seen.image is not None:
+    replaced = bool(seen.plan.hosts(Action.STOP_RUN))
+    asked = seen.launch is None or seen.launch.forced or seen.history is not None or not seen.plan.hosts(Action.LAUNCH)
+    if seen.image is not None and (asked or replaced):
         return seen
-    launch = target.launch(image, forced=seen.launch.forced) if seen.launch else None
-    code_missing = seen.plan.hosts(Action.SEND_CODE)
-    desired = target.desired(seen.key, image)
-    plan = reconcile(desired, seen.observed, launch, history=seen.history, code_missing=code_missing)
+    launch = target.launch(image, forced=seen.launch.forced or replaced) if seen.launch else None
+    history = read_history(target, seen.observed, launch)
+    missing = seen.plan.hosts(Action.SEND_CODE)
+    plan = reconcile(
+        target.desired(seen.key, image), seen.observed, launch,
+        history=history, code_missing=missing, gone=seen.gone, replace=replaced,
+    )  # fmt: skip
     for step in plan.steps:
         if step.action is Action.RECREATE and step not in seen.plan.steps:
             report.host(step.host, f"{step.action}: {step.cause}")
-    return replace(seen, image=image, plan=plan, launch=launch)
+    return replace(seen, image=image, plan=plan, launch=launch, history=history)
 
 
 def refuse_disturbance(seen: Seen) -> None:
@@ -105,7 +109,11 @@ def _remove_gone(target: Target, seen: Seen, report: Reporter) -> None:
     """Take the containers off hosts that left cluster.yaml, then delete their folder."""
 
     def remove(name: str) -> None:
-        target.gone[name].down([composefiles.compose_file(target.root, name)], target.cluster.name, volumes=False)
+        engine, cluster = target.gone[name], target.cluster.name
+        engine.down([composefiles.compose_file(target.root, name)], cluster, volumes=False)
+        own_volumes = [f"{cluster}-host", *([target.cluster.ssh.volume] if target.cluster.ssh.managed else [])]
+        engine.ask("volume", "rm", "--force", *own_volumes)  # keys are not left where they are no longer needed
+        prune_code(engine, cluster, keep="")
         composefiles.remove_host(target.root, name)
         report.host(name, "removed: it left cluster.yaml")
 
@@ -116,12 +124,32 @@ def _remove_gone(target: Target, seen: Seen, report: Reporter) -> None:
 def _stop_live(target: Target, seen: Seen, report: Reporter) -> None:
     for name in seen.plan.hosts(Action.STOP_RUN):
         report.host(name, f"stopping run {seen.plan.live}")
-        stop_run(target.engines[name], target.primary.container)
+        stop_run(engine_of(target, name), target.launcher)
 
 
 def stop_run(engine: Engine, container: str) -> None:
     """End the launcher; it ends all ranks before it goes. Raises HostError."""
     engine.call("stop", "--time", "30", container, doing="stopping the run", deadline=STOP_SECONDS)
+
+
+def find_live(target: Target) -> Live | None:
+    """Return the live run, as far as the hosts answer."""
+    return _live_in(snapshots(target))
+
+
+def _live_in(taken: Snapshots) -> Live | None:
+    return live_run({**values(taken.gone), **values(taken.hosts)})
+
+
+def stop_live(target: Target) -> Live | None:
+    """End the live run, on whichever host its launcher is; return it, or None. Raises HostsFailed."""
+    taken = snapshots(target)
+    live = _live_in(taken)
+    if live is None:
+        must(taken.hosts, "asking the hosts")
+    else:
+        stop_run(engine_of(target, live.host), target.launcher)
+    return live
 
 
 def _deliver_image(target: Target, seen: Seen, report: Reporter) -> str:
@@ -309,17 +337,32 @@ def _make_and_start(target: Target, seen: Seen, name: str, files: Iterable[str])
         volumes = [f"{plan.cluster}-host", *([plan.ssh_volume] if plan.ssh_managed else [])]
         drop_keys(engine, before.id, tuple(volumes))
     engine.up([target.root / name / file for file in files], plan.cluster, recreate=before is not None)
-    engine.put(plan.container, keys_tar(target.cluster, target.host(name), seen.key))
+    _bring_keys(target, seen, name)
+
+
+def _bring_keys(target: Target, seen: Seen, name: str) -> None:
+    """Fill the volumes of a host's container with its keys, unless they hold them."""
+    host = target.host(name)
+    digest = keys_digest(target.cluster, host, seen.key)
+    put_keys(target.engines[name], target.plans[name].container, keys_tar(target.cluster, host, seen.key), digest)
+
+
+def bring_keys_to_primary(target: Target, seen: Seen) -> None:
+    """Give the launcher's volumes the new keys at once, not at the next launch: another client adopts what is there."""
+    if seen.container(target.primary.host, "launcher") is not None:
+        _bring_keys(target, seen, target.primary.host)
 
 
 def _start_workers(target: Target, seen: Seen, image: str, report: Reporter) -> None:
     """Start all workers at once and wait until each serves ssh; a failed one is removed, the others stay."""
 
     def start(name: str) -> None:
-        _write_env(target, seen, name, image)
-        container = target.plans[name].container
-        engine = target.engines[name]
-        _start(target, seen, name)
+        container, engine = target.plans[name].container, target.engines[name]
+        if name in made:
+            _write_env(target, seen, name, image)
+            _start(target, seen, name)
+        else:
+            _bring_keys(target, seen, name)
         try:
             engine.call(
                 "exec",
@@ -333,7 +376,8 @@ def _start_workers(target: Target, seen: Seen, image: str, report: Reporter) -> 
             raise _with_log(engine, container, error) from None
         report.host(name, "worker is ready")
 
-    names = seen.plan.hosts(Action.CREATE, Action.RECREATE)
+    made = seen.plan.hosts(Action.CREATE, Action.RECREATE)
+    names = seen.plan.hosts(Action.CREATE, Action.RECREATE, Action.CHECK)
     outcomes = on_all(names, start)
     failed = [outcome.error for outcome in outcomes.values() if outcome.error is not None]
     if failed:

@@ -20,6 +20,7 @@ class Action(StrEnum):
     SEND_IMAGE = "send image"
     SEND_CODE = "send code"
     STOP_RUN = "stop run"
+    CHECK = "check"
     CREATE = "create"
     RECREATE = "recreate"
     LAUNCH = "launch"
@@ -85,6 +86,14 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Live:
+    """A run that is going on: the host of its launcher, and its id."""
+
+    host: str
+    run: str
+
+
+@dataclass(frozen=True)
 class ImageNeeds:
     """How each host gets the image; hosts that have the right one are in none of these."""
 
@@ -125,26 +134,33 @@ def reconcile(
         for c in leftovers(primary, observed)
     ]
     launcher = observed[primary.host].service("launcher")
-    live = live_run(launcher)
     steps += launch_steps(primary, launcher, launch, history)
-    return _with_live(tuple(steps), primary.host, live, replace=replace)
+    return _with_live(tuple(steps), live_run({**(gone or {}), **observed}), replace=replace)
 
 
-def _with_live(steps: tuple[Step, ...], primary: str, live: str | None, *, replace: bool) -> Plan:
+def _with_live(steps: tuple[Step, ...], live: Live | None, *, replace: bool) -> Plan:
     """Add what a live run means for the steps: nothing, a refusal, or its end."""
-    disturbs = tuple(step for step in steps if step.action not in (Action.BUILD_IMAGE,))
-    if not live or not disturbs:
-        return Plan(steps, live)
+    disturbs = tuple(step for step in steps if step.action not in (Action.BUILD_IMAGE, Action.CHECK))
+    if live is None or not disturbs:
+        return Plan(steps, live.run if live else None)
     if not replace:
-        return Plan(steps, live, disturbs)
-    return Plan((Step(primary, Action.STOP_RUN, f"run {live} is live, --replace"), *steps), live)
+        return Plan(steps, live.run, disturbs)
+    return Plan((Step(live.host, Action.STOP_RUN, f"run {live.run} is live, --replace"), *steps), live.run)
 
 
-def live_run(launcher: Container | None) -> str | None:
-    """Return the id of the run that is going on, or None."""
-    if launcher is None or not launcher.live:
-        return None
-    return launcher.run or launcher.id[:12]
+def live_run(observed: Mapping[str, Observed]) -> Live | None:
+    """Return the run that is going on, on whichever host its launcher is: another may have become the primary since."""
+    for host, seen in observed.items():
+        launcher = seen.service("launcher")
+        if launcher is not None and launcher.live:
+            return Live(host, launcher.run or launcher.id[:12])
+    return None
+
+
+def foreign(observed: Mapping[str, Observed]) -> dict[str, list[str]]:
+    """Return {host: names} of containers that another Compose project of the same name has there: not ours to touch."""
+    names = {host: [c.name for c in seen.containers if not c.cluster] for host, seen in observed.items()}
+    return {host: found for host, found in names.items() if found}
 
 
 def leftovers(want: Desired, observed: Mapping[str, Observed]) -> list[Container]:
@@ -162,7 +178,12 @@ def worker_steps(want: Desired, seen: Observed) -> list[Step]:
     if worker is None:
         return [*steps, Step(want.host, Action.CREATE, "no worker there")]
     cause = drift(want, worker) or ailment(worker)
-    return [*steps, Step(want.host, Action.RECREATE, cause)] if cause else steps
+    if cause:
+        return [*steps, Step(want.host, Action.RECREATE, cause)]
+    if worker.health == "starting":
+        # a client that was killed after it started the worker may not have brought the keys
+        return [*steps, Step(want.host, Action.CHECK, "its worker has just started")]
+    return steps
 
 
 def drift(want: Desired, container: Container) -> str | None:

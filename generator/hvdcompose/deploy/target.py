@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from hvdcompose.config.model import Cluster, Host
@@ -28,9 +29,18 @@ class Target:
     texts: Mapping[str, str]
     engines: Mapping[str, Engine]  # of the hosts in cluster.yaml
     gone: Mapping[str, Engine]  # of the hosts that left it, by what is rendered on disk
-    code: Code | None
-    build: str  # digest of the build folder, "" without one
     adhoc: bool = False  # the command is not cluster.yaml's: a run of it is no launch of the cluster's own
+
+    @cached_property
+    def code(self) -> Code | None:
+        """The code folder as it is now, read when it is first asked for. Raises UsageError."""
+        return read_code(self.base / self.cluster.train.code) if self.cluster.train.code else None
+
+    @cached_property
+    def build(self) -> str:
+        """The digest of the build folder, "" without one. Raises UsageError."""
+        image = self.cluster.image
+        return build_digest(self.base / image.build, image.args) if image.build else ""
 
     @property
     def root(self) -> Path:
@@ -41,6 +51,11 @@ class Target:
     def primary(self) -> HostPlan:
         """The plan of the host that launches."""
         return self.plans[self.cluster.primary_name]
+
+    @property
+    def launcher(self) -> str:
+        """The name Compose gives the launcher's container, on whichever host it is."""
+        return self.primary.container
 
     @property
     def code_digest(self) -> str:
@@ -106,6 +121,4 @@ def new_target(cluster: Cluster, base: Path) -> Target:
             for found in on_disk
             if found.host not in plans
         },
-        code=read_code(base / cluster.train.code) if cluster.train.code else None,
-        build=build_digest(base / cluster.image.build, cluster.image.args) if cluster.image.build else "",
     )

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from hvdcompose.deploy.look import engine_of
 from hvdcompose.deploy.operations import Reporter
+from hvdcompose.deploy.reconcile import foreign
 from hvdcompose.deploy.target import Target
+from hvdcompose.errors import HostError
 from hvdcompose.hosts import composefiles
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
 from hvdcompose.hosts.fanout import Outcome, on_all
@@ -15,9 +17,10 @@ from hvdcompose.hosts.observed import observe
 
 
 def volumes_of(engine: Engine, project: str) -> list[str]:
-    """Return the project's volumes on a host. Raises HostError."""
+    """Return the volumes of ours that are left on a host, other versions of the code among them. Raises HostError."""
     label = f"label=com.docker.compose.project={project}"
-    return engine.call("volume", "ls", "--quiet", "--filter", label, doing="listing its volumes").split()
+    listed = engine.call("volume", "ls", "--quiet", "--filter", label, doing="listing its volumes").split()
+    return [name for name in listed if name.startswith(f"{project}-code-")]
 
 
 def take_down(target: Target, report: Reporter, *, volumes: bool) -> dict[str, Outcome[None]]:
@@ -28,7 +31,10 @@ def take_down(target: Target, report: Reporter, *, volumes: bool) -> dict[str, O
 
     def remove(name: str) -> None:
         engine = engine_of(target, name)
-        observe(engine, target.cluster.name)  # a host that does not answer is told after seconds, not minutes
+        # a host that does not answer is told after seconds, not minutes
+        others = foreign({name: observe(engine, target.cluster.name)})
+        if others:
+            raise HostError(name, f"another Compose project of this name runs there: {', '.join(others[name])}")
         with tempfile.TemporaryDirectory() as folder:
             # a file must be named: without one Compose would take whatever lies in the current folder
             path = Path(folder) / composefiles.COMPOSE

@@ -44,10 +44,10 @@ def follow_stamped(engine: Engine, container: str, *, tail: str = "all") -> Iter
     last, lost_at = "", 0.0
     while True:
         since = last
-        for line in engine.logs(container, follow=True, since=since or None, tail="all" if since else tail):
+        for line in engine.follow_logs(container, since=since or None, tail="all" if since else tail):
             stamp, text = split_stamp(line)
-            if stamp and stamp <= since:
-                continue  # `--since` includes the line it names
+            if not stamp or stamp <= since:
+                continue  # docker's own word on why the stream broke; or the line that `--since` names
             last, lost_at = max(stamp, last), 0.0
             yield stamp, text
         try:
@@ -61,6 +61,14 @@ def follow_stamped(engine: Engine, container: str, *, tail: str = "all") -> Iter
         if state is None or not state["State"]["Running"]:
             return
         time.sleep(RECONNECT_SECONDS / 10)
+
+
+def container_of(engine: Engine, name: str, run: str) -> str:
+    """Return the id of a run's container: its name may be another run's later. Raises HostError."""
+    told = engine.inspect("container", name)
+    if told is None or (told["Config"].get("Labels") or {}).get("hvdcompose.run", run) not in (run, ""):
+        raise HostError(engine.host, f"the launcher of run {run} is gone: removed, or replaced by another run")
+    return str(told["Id"])
 
 
 def ended(engine: Engine, container: str, run: str) -> Ended:

@@ -7,12 +7,16 @@ import json
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.code import Code
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
-from hvdcompose.hosts.keys import KEY_FILE, ClusterKey, key_in_tar
+from hvdcompose.hosts.keys import FILLED, KEY_FILE, ClusterKey, key_in_tar
 from hvdcompose.hosts.tars import file_of, files_of
-from hvdcompose.stack.plan import CODE_TARGET, RUNS_TARGET, SSH_TARGET
+from hvdcompose.stack.plan import CODE_TARGET, HOST_TARGET, RUNS_TARGET, SSH_TARGET
 
-FILL = "fill"  # service label of the helper that fills the code volume: seen on a host, the volume may be half full
+FILL = "fill"  # service label of our helpers: seen with a code digest, the volume of that code may be half full
 LAUNCHED = f"{RUNS_TARGET}/launched"
+
+
+class Unread(Exception):
+    """A volume cannot be read before the image is there."""
 
 
 def code_volume(cluster: str, digest: str) -> str:
@@ -20,14 +24,10 @@ def code_volume(cluster: str, digest: str) -> str:
     return f"{cluster}-code-{digest}"
 
 
-def _helper(engine: Engine, cluster: str, image: str, service: str, *options: str) -> str:
+def _helper(engine: Engine, cluster: str, image: str, *options: str) -> str:
     """Make a container that is never started, labelled so that `down` and the next snapshot know it; return its id."""
-    labels = (
-        "--label",
-        f"com.docker.compose.project={cluster}",
-        "--label",
-        f"com.docker.compose.service={service}",
-    )
+    told = {"com.docker.compose.project": cluster, "com.docker.compose.service": FILL, "hvdcompose.cluster": cluster}
+    labels = [word for name, value in told.items() for word in ("--label", f"{name}={value}")]
     words = ("create", "--pull", "never", "--entrypoint", "true", *labels, *options, image)
     return engine.call(*words, doing="making a helper container", deadline=ACT_SECONDS).strip()
 
@@ -44,7 +44,7 @@ def fill_code(engine: Engine, cluster: str, image: str, code: Code) -> bool:
     # one call makes both: a volume without its helper would pass for a full one
     labels = f"volume-label=com.docker.compose.project={cluster},volume-label=com.docker.compose.volume=code"
     mount = f"type=volume,source={volume},target={CODE_TARGET},volume-nocopy,{labels}"
-    helper = _helper(engine, cluster, image, FILL, "--label", f"hvdcompose.code={code.digest}", "--mount", mount)
+    helper = _helper(engine, cluster, image, "--label", f"hvdcompose.code={code.digest}", "--mount", mount)
     engine.put(helper, code.tar())
     _remove(engine, helper)
     return True
@@ -76,6 +76,13 @@ def prune_code(engine: Engine, cluster: str, keep: str) -> None:
         engine.ask("volume", "rm", *old)
 
 
+def put_keys(engine: Engine, container: str, tar: bytes, digest: str) -> None:
+    """Fill a container's volumes with its keys, unless they hold these: replacing them would disturb a login."""
+    held = engine.get(container, f"{HOST_TARGET}/{FILLED}")
+    if held is None or file_of(held) != f"{digest}\n".encode():
+        engine.put(container, tar)
+
+
 def drop_keys(engine: Engine, container: str, volumes: tuple[str, ...]) -> None:
     """Remove a container and the volumes that hold keys which are no longer the cluster's. Raises HostError."""
     _remove(engine, container)
@@ -88,12 +95,17 @@ def drop_keys(engine: Engine, container: str, volumes: tuple[str, ...]) -> None:
 def _read(
     engine: Engine, cluster: str, image: str, container: str | None, volume: str, target: str, path: str
 ) -> bytes | None:
-    """Return the tar of a path in a volume, through its container or a helper; None when it is not there."""
+    """Return the tar of a path in a volume, through its container or a helper; None when it is not there.
+
+    Raises Unread where there is a volume, and no image to make a helper of.
+    """
     if container is not None:
         return engine.get(container, path)
-    if engine.inspect("volume", volume) is None or engine.inspect("image", image) is None:
+    if engine.inspect("volume", volume) is None:
         return None
-    helper = _helper(engine, cluster, image, "read", "-v", f"{volume}:{target}")
+    if engine.inspect("image", image) is None:
+        raise Unread
+    helper = _helper(engine, cluster, image, "-v", f"{volume}:{target}")
     try:
         return engine.get(helper, path)
     finally:
@@ -101,13 +113,13 @@ def _read(
 
 
 def adopt_key(engine: Engine, cluster: str, image: str, container: str | None, volume: str) -> ClusterKey | None:
-    """Return the key that another client left on the primary, or None. Raises HostError."""
+    """Return the key that another client left on the primary, or None. Raises HostError, Unread."""
     tar = _read(engine, cluster, image, container, volume, SSH_TARGET, f"{SSH_TARGET}/{KEY_FILE}")
     return key_in_tar(tar) if tar else None
 
 
 def launched(engine: Engine, cluster: str, image: str, container: str | None) -> frozenset[str]:
-    """Return the digests of all launches that ever ran, as the launcher recorded them. Raises HostError."""
+    """Return the digests of all launches that ever ran, as the launcher recorded them. Raises HostError, Unread."""
     tar = _read(engine, cluster, image, container, f"{cluster}-runs", RUNS_TARGET, LAUNCHED)
     return frozenset(name.rpartition("/")[2] for name in files_of(tar)) if tar else frozenset()
 

@@ -18,8 +18,19 @@ if TYPE_CHECKING:
     from python_on_whales import DockerClient
 
 ASK_SECONDS = 20.0  # for a question the engine answers from memory
+SLOWEST_BYTES_PER_SECOND = 250_000  # of a home's uplink, shared by eight hosts
+SILENT_SECONDS = 15.0  # a followed log that says nothing for so long: is the host still there?
 ACT_SECONDS = 120.0  # for what makes or removes containers
-CLIENT = "default"  # the context of this machine's own engine
+CLIENT = ""  # stands for the context of this machine's own engine
+
+
+def client_words(*words: str) -> list[str]:
+    """Return a docker command for the engine that `docker build` typed in this shell would use."""
+    if os.environ.get("DOCKER_HOST"):
+        return ["docker", "--host", os.environ["DOCKER_HOST"], *words]
+    if os.environ.get("DOCKER_CONTEXT"):
+        return ["docker", "--context", os.environ["DOCKER_CONTEXT"], *words]
+    return ["docker", *words]
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ class Engine:
 
     def words(self, *words: str) -> list[str]:
         """Return a docker command for this engine."""
-        return ["docker", "--context", self.context, *words]
+        return ["docker", "--context", self.context, *words] if self.context else client_words(*words)
 
     def fail(self, completed: process.Completed, doing: str, seconds: float) -> HostError:
         """Return the error for a command that failed."""
@@ -87,7 +98,8 @@ class Engine:
 
     def put(self, container: str, tar: bytes) -> None:
         """Unpack a tar at / of a container, its volumes included, all owned by root. Raises HostError."""
-        self.call("cp", "-", f"{container}:/", doing="sending files", deadline=ACT_SECONDS, stdin=tar)
+        deadline = ACT_SECONDS + len(tar) / SLOWEST_BYTES_PER_SECOND
+        self.call("cp", "-", f"{container}:/", doing="sending files", deadline=deadline, stdin=tar)
 
     def get(self, container: str, path: str) -> bytes | None:
         """Return the tar of a path in a container, or None when it is not there. Raises HostError."""
@@ -98,12 +110,21 @@ class Engine:
             return None
         raise self.fail(completed, f"reading {path}", ACT_SECONDS)
 
-    def logs(
-        self, container: str, *, follow: bool = False, since: str | None = None, tail: str = "all"
-    ) -> Iterator[str]:
-        """Yield a container's log lines, each with Docker's RFC 3339 timestamp in front."""
-        options = [*(["--follow"] if follow else []), *(["--since", since] if since else [])]
-        return process.lines(self.words("logs", "--timestamps", "--tail", tail, *options, container))
+    def follow_logs(self, container: str, *, since: str | None = None, tail: str = "all") -> Iterator[str]:
+        """Yield a container's log lines as they come, each with Docker's RFC 3339 timestamp in front.
+
+        Ends when the container does, or when the host no longer answers.
+        """
+        words = self.words("logs", "--timestamps", "--follow", "--tail", tail, *(["--since", since] if since else []))
+        return process.lines([*words, container], silent=SILENT_SECONDS, go_on=self.answers)
+
+    def answers(self) -> bool:
+        """Tell whether somebody answers where the context leads."""
+        try:
+            self.reach()
+        except HostError:
+            return False
+        return True
 
     def all_logs(self, container: str, *, tail: str = "all") -> list[str]:
         """Return the log lines of a container so far, each with its timestamp. Raises HostError."""

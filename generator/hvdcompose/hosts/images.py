@@ -16,7 +16,7 @@ from typing import Any
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import process
 from hvdcompose.hosts.code import read_code
-from hvdcompose.hosts.engine import CLIENT, Engine
+from hvdcompose.hosts.engine import CLIENT, Engine, client_words
 
 BUILD_SECONDS = 7200.0
 PULL_SECONDS = 3600.0
@@ -86,18 +86,7 @@ def build_digest(folder: Path, args: Mapping[str, str]) -> str:
 def build_words(name: str, folder: Path, args: Mapping[str, str], digest: str) -> list[str]:
     """Return the words of `docker build` for this machine's engine."""
     options = [word for key, value in args.items() for word in ("--build-arg", f"{key}={value}")]
-    return [
-        "docker",
-        "--context",
-        CLIENT,
-        "build",
-        "--label",
-        f"{BUILD_LABEL}={digest}",
-        "-t",
-        name,
-        *options,
-        str(folder),
-    ]
+    return client_words("build", "--label", f"{BUILD_LABEL}={digest}", "-t", name, *options, str(folder))
 
 
 def build(name: str, folder: Path, args: Mapping[str, str], digest: str, say: Progress) -> None:
@@ -110,15 +99,18 @@ def build(name: str, folder: Path, args: Mapping[str, str], digest: str, say: Pr
         stdin=subprocess.DEVNULL,
     ) as running:
         timer = threading.Timer(BUILD_SECONDS, lambda: process.end(running))
+        timer.daemon = True  # Ctrl-C must not wait for it
         timer.start()
         assert running.stdout is not None
-        for line in running.stdout:
-            text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
-            if text:
-                tail = [*tail[-29:], text]
-                say(text)
-        code = running.wait()
-        timer.cancel()
+        try:
+            for line in running.stdout:
+                text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
+                if text:
+                    tail = [*tail[-29:], text]
+                    say(text)
+            code = running.wait()
+        finally:
+            timer.cancel()
     if code:
         raise HostError("this machine", f"building {name} from {folder} failed (exit {code})", output="\n".join(tail))
 
@@ -133,7 +125,7 @@ def send(engine: Engine, name: str, size: int, say: Progress) -> None:
 
     Raises HostError, also when nothing moves for 60 s.
     """
-    save_words = ["docker", "--context", CLIENT, "save", name]
+    save_words = client_words("save", name)
     with (
         process.child(save_words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as saving,
         process.child(

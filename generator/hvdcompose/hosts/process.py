@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,12 +114,28 @@ def run_bytes(words: Sequence[str], *, deadline: float) -> tuple[Completed, byte
         return Completed(process.returncode, "", err.decode(errors="replace")), out
 
 
-def lines(words: Sequence[str]) -> Iterator[str]:
-    """Yield a command's lines, stdout and stderr in the order they come; ends it when the reader stops."""
+def lines(
+    words: Sequence[str], *, silent: float | None = None, go_on: Callable[[], bool] = lambda: True
+) -> Iterator[str]:
+    """Yield a command's lines, stdout and stderr in the order they come; ends it when the reader stops.
+
+    When nothing comes for `silent` seconds, `go_on` is asked, and the command ended where it says no.
+    """
     with child(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            yield line.decode(errors="replace").rstrip("\r\n")
+        rest = b""
+        while True:
+            ready, _, _ = select.select([process.stdout], [], [], silent)
+            if not ready:
+                if not go_on():
+                    return
+                continue
+            chunk = os.read(process.stdout.fileno(), 1 << 16)
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in [*whole, rest] if not chunk and rest else whole:
+                yield line.decode(errors="replace").rstrip("\r")
+            if not chunk:
+                return
 
 
 def end_children() -> None:

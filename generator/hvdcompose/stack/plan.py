@@ -90,6 +90,7 @@ def _settings(cluster: Cluster, host: Host) -> dict[str, object]:
         "address": host.address,
         "interface": host.interface,
         "port": cluster.ssh.port,
+        "own_env": sorted(host.env),
     }
     if host.name != cluster.primary_name:
         return own
