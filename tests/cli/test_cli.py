@@ -206,6 +206,8 @@ USAGE = [
     ("render", "extra"),
     ("render", "-f"),
     ("apply", "--bogus"),
+    ("run", "--replcae"),
+    ("run", "python", "train.py"),
     ("keys", "burn"),
     ("lab", "up", "--hosts", "none"),
 ]
