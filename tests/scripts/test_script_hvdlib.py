@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import hvdlib
 import pytest
@@ -18,12 +21,42 @@ HERE = {"host": "beta", "address": "127.0.0.1", "interface": None}
 
 
 def test_the_loopback_is_seen():
-    assert hvdlib.interfaces()["lo"] == "127.0.0.1"
+    assert hvdlib.interfaces()["lo"][0] == "127.0.0.1"
+
+
+def test_every_address_of_every_interface_is_seen():
+    """The kernel's routing table names each address that is this machine's own."""
+    own = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", Path("/proc/net/fib_trie").read_text())
+    assert sorted({found for addresses in hvdlib.interfaces().values() for found in addresses}) == sorted(set(own))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
 def test_the_interface_is_found_by_the_address_or_a_name_for_it(address):
-    assert hvdlib.interface_of({**HERE, "address": address}) == "lo"
+    assert hvdlib.interface_of({**HERE, "address": address, "hosts": [HERE]}) == "lo"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1"])
+def test_a_name_that_its_own_host_takes_for_the_loopback(address, monkeypatch):
+    """Debian's /etc/hosts gives a machine's own name 127.0.1.1."""
+    monkeypatch.setattr(socket, "gethostbyname", {"ganymede": address}.__getitem__)
+    with pytest.raises(hvdlib.Fault) as caught:
+        hvdlib.interface_of({**HERE, "address": "ganymede"})
+    assert str(caught.value) == (
+        f"beta: address ganymede resolves to {address} here (/etc/hosts?), where no other host reaches it: "
+        "write the IP address in cluster.yaml, or name the NIC of this host there (`interface: eth0`)"
+    )
+    assert hvdlib.interface_of({**HERE, "address": "ganymede", "interface": "lo"}) == "lo"
+
+
+def test_a_name_for_an_address_of_another_machine(monkeypatch):
+    monkeypatch.setattr(socket, "gethostbyname", {"ganymede": "192.0.2.1"}.__getitem__)
+    with pytest.raises(hvdlib.Fault, match=r"beta: address ganymede, here 192\.0\.2\.1, is on no interface of this"):
+        hvdlib.interface_of({**HERE, "address": "ganymede"})
+
+
+def test_an_interface_s_second_address(monkeypatch):
+    monkeypatch.setattr(hvdlib, "interfaces", lambda: {"lo": ["127.0.0.1"], "eth0": ["192.0.2.1", "192.0.2.2"]})
+    assert hvdlib.interface_of({**HERE, "address": "192.0.2.2"}) == "eth0"
 
 
 def test_an_interface_that_is_named_must_be_there():
@@ -40,7 +73,11 @@ def test_an_address_of_another_machine():
         hvdlib.interface_of({**HERE, "address": "192.0.2.1"})
     told = str(caught.value)
     assert told.startswith("beta: address 192.0.2.1 is on no interface of this container; found ")
-    assert "lo 127.0.0.1" in told and told.endswith("A rootless Docker, or the address of another machine?")
+    assert "lo 127.0.0.1" in told
+    assert told.endswith(
+        "A rootless Docker, or the address of another machine? "
+        "If it is forwarded to this one, name the NIC (`interface: eth0`)"
+    )
 
 
 def test_a_name_that_does_not_resolve():

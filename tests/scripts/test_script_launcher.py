@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,7 +182,19 @@ def keys(tmp_path):
 def test_every_private_key_is_offered_whatever_its_name(keys, tmp_path):
     path = tmp_path / "run" / "ssh_config"
     launcher.write_ssh_config(str(keys), str(path))
-    assert path.read_text() == f"IdentityFile {keys}/id_rsa\nIdentityFile {keys}/work\n"
+    assert path.read_text() == f'IdentityFile "{keys}/id_rsa"\nIdentityFile "{keys}/work"\n'
+
+
+@pytest.mark.skipif(not shutil.which("ssh"), reason="needs the ssh client")
+def test_the_real_ssh_reads_the_name_of_any_key(keys, tmp_path):
+    names = ["my key", "100%h"]
+    for name in names:
+        (keys / name).write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    path = tmp_path / "ssh_config"
+    launcher.write_ssh_config(str(keys), str(path))
+    done = subprocess.run(["ssh", "-G", "-F", str(path), "beta"], capture_output=True, text=True, check=True)
+    told = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("identityfile ")]
+    assert sorted(told) == sorted([f"{keys}/100%%h", f"{keys}/id_rsa", f"{keys}/my key", f"{keys}/work"])
 
 
 def test_a_folder_without_a_key_is_told(tmp_path):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import rank
 
-HOST = {"cluster": "demo", "host": "beta", "address": "127.0.0.1", "interface": None, "port": 12345}
+HOST = {"cluster": "demo", "host": "beta", "address": "127.0.0.1", "interface": None, "port": 12345, "own_env": []}
 # the script as it is, but for the folder of its records
 DRIVER = "import sys, rank; rank.RUNS = sys.argv[1]; sys.exit(rank.run(sys.argv[2:]))"
 
@@ -185,7 +185,7 @@ ENVIRONMENTS = [
     pytest.param({"LEVEL": "alpha"}, {"LEVEL": "beta"}, id="the host's own value wins"),
     pytest.param({"HOSTNAME": "alpha", "HOME": "/x", "LC_ALL": "C"}, {}, id="the launcher's are dropped"),
     pytest.param({"HOROVOD_RANK": "1"}, {"HOROVOD_RANK": "1"}, id="Horovod's"),
-    pytest.param({"HOROVOD_CYCLE_TIME": "9"}, {"HOROVOD_CYCLE_TIME": "9"}, id="Horovod's over the host's own"),
+    pytest.param({"HOROVOD_CYCLE_TIME": "9"}, {"HOROVOD_CYCLE_TIME": "9"}, id="Horovod's over those of all hosts"),
     pytest.param({"HVD_RUN": "r1"}, {"HVD_RUN": "r1"}, id="ours"),
     pytest.param(
         {"OMPI_X": "1", "OPAL_X": "2", "ORTE_X": "3", "PMI_X": "4", "PMIX_X": "5", "PRTE_X": "6"},
@@ -207,6 +207,16 @@ def test_the_environment(passed, has):
         "NCCL_SOCKET_FAMILY": "AF_INET",
     }
     assert rank.rank_environment(HOST, OWN, passed) == {**OWN, **nic, **has}
+
+
+def test_what_cluster_yaml_sets_for_this_host_wins():
+    """The launcher's environment holds its own host's values of the same names."""
+    own = {**OWN, "HOROVOD_GLOO_IFACE": "ib0", "OMPI_MCA_btl": "self,vader"}
+    passed = {"HOROVOD_CYCLE_TIME": "9", "HOROVOD_GLOO_IFACE": "eth0", "OMPI_MCA_btl": "tcp", "HOROVOD_RANK": "1"}
+    host = {**HOST, "own_env": ["HOROVOD_CYCLE_TIME", "HOROVOD_GLOO_IFACE", "OMPI_MCA_btl", "GONE"]}
+    found = rank.rank_environment(host, own, passed)
+    assert {name: found[name] for name in own} == own
+    assert found["HOROVOD_RANK"] == "1" and "GONE" not in found
 
 
 def test_a_user_s_choice_for_nccl_stays():

@@ -14,6 +14,16 @@ WRAPPER = templates() / "hvd" / "ssh"
 WORDS = ["-o", "StrictHostKeyChecking=no", "-p", "12345", "10.0.0.2", "cd /w; /hvd/rank 'a b'"]
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["{own}:/usr/bin:/bin", "/hvd/bin:/hvd/bin:{own}:/usr/bin:/bin", "{own}:/hvd/bin:/usr/bin:/bin:/hvd/bin"],
+)
+def test_it_does_not_find_itself_wherever_it_stands(path, program, tmp_path):
+    program("ssh", f'echo "$PATH" > {tmp_path}/path\n')
+    subprocess.run(["/bin/sh", str(WRAPPER), *WORDS], env={"PATH": path.format(own=tmp_path / "bin")}, check=True)
+    assert (tmp_path / "path").read_text() == f"{tmp_path}/bin:/usr/bin:/bin\n"
+
+
 def test_our_options_stand_in_front_and_the_words_behind_unchanged(program, tmp_path):
     program("ssh", f'printf \'%s\\n\' "$@" > {tmp_path}/words; echo "$PATH" > {tmp_path}/path; exit 7\n')
     path = f"/hvd/bin:{tmp_path}/bin:/usr/bin:/bin"
