@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from hvdcompose.errors import HostError, HvdError
+from hvdcompose.errors import HostError, HostsFailed, HvdError
 
 ENVELOPE = 1
 WIDE = 400
@@ -57,7 +57,7 @@ def show_error(error: HvdError, verbose: bool = False) -> None:
 
 def _parts(error: HvdError) -> list[HvdError]:
     """Return the errors of the single hosts in front of the summary of them."""
-    return [*getattr(error, "errors", []), error]
+    return [*error.errors, error] if isinstance(error, HostsFailed) else [error]
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

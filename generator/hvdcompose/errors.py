@@ -46,6 +46,14 @@ class HostError(HvdError):
         self.output = output
 
 
+class HostsFailed(HvdError):
+    """Some hosts could not do what was asked; `errors` has one entry for each, in the order of cluster.yaml."""
+
+    def __init__(self, summary: str, errors: Sequence[HostError], *, hint: str | None = None) -> None:
+        super().__init__(summary, hint=hint)
+        self.errors = tuple(errors)
+
+
 @dataclass(frozen=True, order=True)
 class Problem:
     """One mistake in a configuration file: 1-based line and column, dotted path, sentence."""

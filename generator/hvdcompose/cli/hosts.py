@@ -94,9 +94,9 @@ def down(
 ) -> None:
     """Take everything off every host (docker compose down), those that left cluster.yaml included."""
     from hvdcompose import console
-    from hvdcompose.deploy.look import HostsFailed
     from hvdcompose.deploy.operations import find_live
     from hvdcompose.deploy.teardown import take_down
+    from hvdcompose.errors import HostsFailed
     from hvdcompose.hosts.fanout import errors
     from hvdcompose.hosts.keys import forget_key
     from hvdcompose.hosts.lock import working_on

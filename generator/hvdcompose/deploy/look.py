@@ -12,7 +12,7 @@ from hvdcompose.deploy.images import image_needs, settled_digest
 from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, foreign, reconcile
 from hvdcompose.deploy.target import Target
 from hvdcompose.doctor.rules import Facts, findings
-from hvdcompose.errors import HostError, HvdError, Refused
+from hvdcompose.errors import HostError, HostsFailed, Refused
 from hvdcompose.hosts import process
 from hvdcompose.hosts.delivery import FILL, Unread, adopt_key, code_volume, launched
 from hvdcompose.hosts.engine import Engine
@@ -23,14 +23,6 @@ from hvdcompose.hosts.observed import Container, EngineFacts, Observed, engine_f
 
 KeyOrigin = Literal["client", "primary", "new"]
 CLIENT_IMAGE = ""  # the name under which the client's own image is asked for, beside the hosts
-
-
-class HostsFailed(HvdError):
-    """Some hosts could not do what was asked; `errors` has one entry for each, in the order of cluster.yaml."""
-
-    def __init__(self, summary: str, errors: list[HostError], *, hint: str | None = None) -> None:
-        super().__init__(summary, hint=hint)
-        self.errors = errors
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from hvdcompose.deploy.look import HostsFailed, Seen, Snapshots, engine_of, must, read_history, snapshots
+from hvdcompose.deploy.look import Seen, Snapshots, engine_of, must, read_history, snapshots
 from hvdcompose.deploy.reconcile import Action, Live, live_run, reconcile
 from hvdcompose.deploy.target import Target
-from hvdcompose.errors import HostError, HvdError, Refused
+from hvdcompose.errors import HostError, HostsFailed, HvdError, Refused
 from hvdcompose.hosts import composefiles, images
 from hvdcompose.hosts.delivery import FILL, drop_half_filled, drop_keys, fill_code, prune_code, put_keys
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine

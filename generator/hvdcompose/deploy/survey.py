@@ -6,11 +6,11 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hvdcompose.deploy.look import HostsFailed, look, snapshots
+from hvdcompose.deploy.look import look, snapshots
 from hvdcompose.deploy.reconcile import Plan
 from hvdcompose.deploy.target import Target
 from hvdcompose.deploy.watch import follow_stamped, split_stamp
-from hvdcompose.errors import HostError, Refused
+from hvdcompose.errors import HostError, HostsFailed, Refused
 from hvdcompose.hosts.fanout import Outcome, arriving, on_all
 from hvdcompose.hosts.observed import Observed
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hvdcompose.errors import HostError, HvdError, UsageError
+from hvdcompose.errors import HostError, HostsFailed, HvdError, UsageError
 from hvdcompose.hosts import fanout
 from hvdcompose.lab import images, plan, spec, ssh
 from hvdcompose.lab.engine import OUTER_CONFIG, Engine, Report, ask_info, find_engine, reason
@@ -201,19 +201,11 @@ class _Raising:
             )
 
 
-class LabError(HvdError):
-    """Some of the virtual hosts failed; `errors` has each with its reason."""
-
-    def __init__(self, lab: Lab, errors: list[HostError]) -> None:
-        names = ", ".join(error.host for error in errors)
-        hint = f"`hvdcompose lab up{lab.option}` goes on from here, `lab down{lab.option}` removes all"
-        super().__init__(f"the lab is not whole: {names}", hint=hint)
-        self.errors = errors
-
-
 def _raise_all(lab: Lab, errors: list[HostError]) -> None:
     if errors:
-        raise LabError(lab, errors)
+        names = ", ".join(error.host for error in errors)
+        hint = f"`hvdcompose lab up{lab.option}` goes on from here, `lab down{lab.option}` removes all"
+        raise HostsFailed(f"the lab is not whole: {names}", errors, hint=hint)
 
 
 def _may_be_privileged(engine: Engine, image: str) -> bool:
