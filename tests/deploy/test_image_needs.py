@@ -19,6 +19,8 @@ BY_NAME = Image(name="trainer:1")
 NEVER = Image(name="trainer:1", pull="never")
 ALWAYS = Image(name="trainer:1", pull="always")
 BUILD = Image(name="trainer:1", build="./trainer")
+PINNED = Image(name=f"team/trainer@sha256:{'0' * 64}")
+PINNED_NEVER = PINNED.model_copy(update={"pull": "never"})
 
 
 def hosts(alpha, beta):
@@ -68,6 +70,15 @@ NEEDS = [
         id="its folder changed",
     ),
     pytest.param(BUILD, BUILT, hosts(BUILT, None), ImageNeeds(send={"beta": LACKS}), id="built, and one lacks it"),
+    pytest.param(
+        PINNED,
+        RIGHT,
+        hosts(None, RIGHT),
+        ImageNeeds(pull={"alpha": "it has no such image, one named by its digest is not sent"}),
+        id="by digest: save and load would lose it",
+    ),
+    pytest.param(PINNED_NEVER, RIGHT, hosts(RIGHT, RIGHT), ImageNeeds(pull={}), id="by digest, all have it"),
+    pytest.param(BY_NAME, ARM, hosts(RIGHT, RIGHT), ImageNeeds(pull={}), id="the client's is for another architecture"),
     pytest.param(BUILD, BUILT, hosts(BUILT, BUILT), ImageNeeds(send={}), id="built, and all have it"),
     pytest.param(
         Image(name="trainer:1", build="./trainer", pull="always"),
@@ -124,6 +135,32 @@ REFUSALS = [
         {"alpha": "x86_64", "beta": "aarch64"},
         ["beta: it is arm64, the image trainer:1 is for amd64"],
         id="another architecture",
+    ),
+    pytest.param(
+        PINNED_NEVER,
+        RIGHT,
+        hosts(None, RIGHT),
+        X86,
+        [f"alpha: it has no image {PINNED.name}, one named by its digest is not sent; `pull: never` asks no registry"],
+        id="by digest, nowhere",
+    ),
+    *(
+        pytest.param(
+            BY_NAME,
+            ARM,
+            there,
+            X86,
+            [
+                "alpha: it is amd64, the image trainer:1 is for arm64",
+                "beta: it is amd64, the image trainer:1 is for arm64",
+            ],
+            id=f"the client's is for another architecture, and {why}",
+        )
+        for there, why in (
+            (hosts(None, RIGHT), "one lacks it"),
+            (hosts(OLD, RIGHT), "the hosts' differ"),
+            (hosts(ARM, ARM), "the hosts' are wrong too"),
+        )
     ),
     pytest.param(
         BUILD,

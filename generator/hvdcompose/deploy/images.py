@@ -36,8 +36,8 @@ def image_needs(
         return ImageNeeds(build=cause, send=dict.fromkeys(hosts, "after the build"))
     if image.pull == "always" and image.build is None:
         return ImageNeeds(pull=dict.fromkeys(hosts, "pull: always"))
+    client = meant(image, client, hosts, machines)
     if client is not None:
-        _refuse_other_machines(image.name, client, machines)
         return ImageNeeds(
             send={
                 host: _why_send(client, facts)
@@ -46,34 +46,60 @@ def image_needs(
             }
         )
     missing = [host for host, facts in hosts.items() if facts is None]
+    why = "one named by its digest is not sent" if _pinned(image) else "nor has this machine"
     if missing and image.pull == "never":
         raise Refused(
             "\n".join(
-                f"{host}: it has no image {image.name}, nor has this machine; `pull: never` asks no registry"
-                for host in missing
+                f"{host}: it has no image {image.name}, {why}; `pull: never` asks no registry" for host in missing
             ),
-            hint=f"docker build -t {image.name} FOLDER here, and apply sends it",
+            hint=f"docker pull {image.name} there"
+            if _pinned(image)
+            else f"docker build -t {image.name} FOLDER here, and apply sends it",
         )
     _refuse_mixture(image.name, {host: facts for host, facts in hosts.items() if facts is not None})
-    return ImageNeeds(pull=dict.fromkeys(missing, "it has no such image, nor has this machine"))
+    return ImageNeeds(pull=dict.fromkeys(missing, f"it has no such image, {why}"))
+
+
+def meant(
+    image: Image,
+    client: ImageFacts | None,
+    hosts: Mapping[str, ImageFacts | None],
+    machines: Mapping[str, str],
+) -> ImageFacts | None:
+    """Return the client's image where it is the one that all hosts should have; None where theirs is.
+
+    That is so for one named by its digest, which `docker save` would lose, and for one made for another
+    architecture than the hosts, which all have their own. Raises Refused where they have not.
+    """
+    if client is None or _pinned(image):
+        return None
+    needed = {host: MACHINES.get(machine, machine) for host, machine in machines.items()}
+    wrong = {host: machine for host, machine in needed.items() if machine and machine != client.architecture}
+    if not wrong:
+        return client
+    own = [facts for host, facts in hosts.items() if facts and facts.architecture == needed.get(host)]
+    if image.build is None and len(own) == len(hosts) and len({facts.digest for facts in own}) == 1:
+        return None
+    told = "\n".join(
+        f"{host}: it is {machine}, the image {image.name} is for {client.architecture}"
+        for host, machine in wrong.items()
+    )
+    platforms = ",".join(f"linux/{machine}" for machine in dict.fromkeys(wrong.values()))
+    ways = (
+        "build it on a machine like the hosts"
+        if image.build is not None
+        else f"docker build --platform {platforms} here, or one and the same {image.name} on every host, "
+        "or `pull: always` for a registry's"
+    )
+    raise Refused(told, hint=f"{ways}; or leave the host out")
+
+
+def _pinned(image: Image) -> bool:
+    return "@" in image.name
 
 
 def _why_send(client: ImageFacts, facts: ImageFacts | None) -> str:
     return "it has no such image" if facts is None else f"it has another one: {facts.digest}, here {client.digest}"
-
-
-def _refuse_other_machines(name: str, client: ImageFacts, machines: Mapping[str, str]) -> None:
-    wrong = {
-        host: machine
-        for host, machine in machines.items()
-        if machine and MACHINES.get(machine, machine) != client.architecture
-    }
-    if wrong:
-        told = "\n".join(
-            f"{host}: it is {MACHINES.get(machine, machine)}, the image {name} is for {client.architecture}"
-            for host, machine in wrong.items()
-        )
-        raise Refused(told, hint="build the image for that architecture, or leave the host out")
 
 
 def _refuse_mixture(name: str, hosts: Mapping[str, ImageFacts]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from hvdcompose.deploy.images import image_needs, settled_digest
+from hvdcompose.deploy.images import image_needs, meant, settled_digest
 from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, foreign, reconcile
 from hvdcompose.deploy.target import Target
 from hvdcompose.doctor.rules import Facts, findings
@@ -242,6 +242,7 @@ def _needs(target: Target, client: ImageFacts | None, details: Mapping[str, Deta
     needs = image_needs(target.cluster.image, client, images, machines, wanted_build=target.build)
     if needs.build or needs.pull:
         return needs, None
+    client = meant(target.cluster.image, client, images, machines)
     return needs, client.digest if client else settled_digest(None, images)
 
 
