@@ -129,7 +129,7 @@ def _stop_live(target: Target, seen: Seen, report: Reporter) -> None:
 
 def stop_run(engine: Engine, container: str) -> None:
     """End the launcher; it ends all ranks before it goes. Raises HostError."""
-    engine.call("stop", "--time", "30", container, doing="stopping the run", deadline=STOP_SECONDS)
+    engine.call("stop", "-t", "30", container, doing="stopping the run", deadline=STOP_SECONDS)
 
 
 def find_live(target: Target) -> Live | None:
@@ -220,18 +220,21 @@ def _refuse_what_cannot_start(target: Target, seen: Seen) -> None:
 
 
 def _refuse_uncounted(target: Target, counted: Mapping[str, int]) -> None:
-    """`gpus: all` without slots means one rank a host; with more GPUs the user has to say what is meant."""
-    unsaid = {
-        name: number
-        for name, number in counted.items()
-        if number > 1 and not target.host(name).slots_given and target.host(name).gpus.kind == "all"
-    }
-    if unsaid:
-        told = "\n".join(
-            f"hosts.{name}: `gpus: all` gives {number} GPUs, and `slots` does not say how many ranks use them"
-            for name, number in unsaid.items()
+    """With `gpus: all`, GPUs that are counted here must fit the ranks; 0 says only that the image cannot count them."""
+    told = {}
+    for name, number in counted.items():
+        host = target.host(name)
+        if host.gpus.kind != "all":
+            continue
+        if number > 1 and not host.slots_given:
+            told[name] = f"`gpus: all` gives {number} GPUs, and `slots` does not say how many ranks use them"
+        elif 0 < number < host.slots:
+            told[name] = f"{host.slots} slots but only {number} GPU{'s' * (number > 1)} there"
+    if told:
+        raise Refused(
+            "\n".join(f"hosts.{name}: {text}" for name, text in told.items()),
+            hint="; ".join(f"hosts.{name}: slots: {counted[name]}" for name in told),
         )
-        raise Refused(told, hint="; ".join(f"hosts.{name}: slots: {number}" for name, number in unsaid.items()))
 
 
 def _refuse_ssh_folder(target: Target) -> None:
