@@ -204,7 +204,41 @@ def test_a_build_folder_is_told_by_its_own_key(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LIMIT_BYTES", 2**20)
     with pytest.raises(UsageError, match=r"^image\.build: .* holds more than 1 MB") as caught:
         build_digest(tmp_path, {})
-    assert "train.volumes" in (caught.value.hint or "")
+    assert "train.volumes" in (caught.value.hint or "") and ".dockerignore" in (caught.value.hint or "")
+
+
+IN_THE_BUILD = [
+    # a file, .dockerignore, whether the image may hold the file
+    ("node_modules/m.js", "", True),
+    (".venv/lib/m.py", "", True),
+    (".cache/model.bin", "", True),
+    (".git/index", "", False),
+    ("layers/__pycache__/m.py", "", False),
+    ("m.pyc", "", False),
+    (".venv/lib/m.py", ".venv", False),
+    (".venv/lib/m.py", "/.venv/\n", False),
+    ("layers/.venv/m.py", ".venv", True),
+    ("layers/.venv/m.py", "**/.venv", False),
+    ("notes.md", "# comment\n\n*.md\n", False),
+    ("layers/notes.md", "*.md", True),
+    ("layers/notes.md", "**/*.md", False),
+    ("data/a/b.bin", "data/**", False),
+    ("data/x.py", "*\n!data/*.py", True),
+    ("data/x.bin", "*\n!data/*.py", False),
+    ("a1.txt", "a?.txt", False),
+    ("Dockerfile", "*", True),
+]
+
+
+@pytest.mark.parametrize(("name", "ignore", "counts"), IN_THE_BUILD)
+def test_a_build_is_made_of_what_docker_sends(name, ignore, counts, folder):
+    (folder / ".dockerignore").write_text(ignore)
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("1")
+    before = build_digest(folder, {})
+    path.write_text("2")
+    assert (build_digest(folder, {}) != before) is counts
 
 
 def test_the_build_digest_changes_with_the_folder_and_the_arguments(folder):

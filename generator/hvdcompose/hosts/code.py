@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posixpath
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +19,9 @@ LIMIT_BYTES = 200 * 1024 * 1024
 IGNORED_FOLDERS = frozenset(
     (".git", "__pycache__", ".venv", "venv", ".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules")
 )
+BUILD_IGNORED_FOLDERS = frozenset((".git", "__pycache__"))  # a build may COPY all others
 IGNORED_ENDINGS = (".pyc", ".pyo", ".swp", "~")
+Skips = Callable[[str, bool], bool]  # (path below the folder, whether it is a folder) -> whether it is left out
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,65 @@ class Code:
         return pack(self.entries)
 
 
-def read_code(folder: Path, *, key: str = "train.code") -> Code:
+def read_code(folder: Path) -> Code:
     """Read a code folder; links are followed, caches and version control left out.
 
-    Raises UsageError, which names the `key` of cluster.yaml, for a folder that cannot be read or is too large.
+    Raises UsageError for a folder that cannot be read or is too large.
     """
+    return _read(
+        folder, "train.code", lambda path, is_folder: is_folder and posixpath.basename(path) in IGNORED_FOLDERS
+    )
+
+
+def read_build(folder: Path) -> Code:
+    """Read a build folder: what `docker build` would send, but for version control and Python's own caches.
+
+    Raises UsageError for a folder that cannot be read or is too large.
+    """
+    unsent = _dockerignore(folder)
+    return _read(
+        folder,
+        "image.build",
+        lambda path, is_folder: (
+            (is_folder and posixpath.basename(path) in BUILD_IGNORED_FOLDERS) or unsent(path, is_folder)
+        ),
+    )
+
+
+def _dockerignore(folder: Path) -> Skips:
+    """Return what .dockerignore leaves out. A pattern with [...] is not understood and leaves out nothing."""
+    try:
+        lines = (folder / ".dockerignore").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return lambda path, is_folder: False
+    rules = []
+    for line in map(str.strip, lines):
+        pattern = posixpath.normpath(line.removeprefix("!").strip()).lstrip("/")
+        if line and not line.startswith("#") and pattern != ".":
+            rules.append((_docker_pattern(pattern), not line.startswith("!")))
+    no_exceptions = all(out for _, out in rules)
+
+    def skips(path: str, is_folder: bool) -> bool:
+        if path in ("Dockerfile", ".dockerignore") or (is_folder and not no_exceptions):
+            return False
+        return next((out for rule, out in reversed(rules) if rule.fullmatch(path)), False)
+
+    return skips
+
+
+def _docker_pattern(text: str) -> re.Pattern[str]:
+    """Return a pattern of .dockerignore as an expression that also fits everything below what it names."""
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", text)
+    return re.compile("".join(known.get(part) or re.escape(part) for part in parts) + "(?:/.*)?")
+
+
+def _read(folder: Path, key: str, skips: Skips) -> Code:
+    """Read a folder; `key` is what names it in cluster.yaml."""
     name = folder.resolve().name if folder.name in ("", ".", "..") else folder.name
     target = f"{CODE_TARGET}/{name}"
     entries, total = [Entry(target, None, 0o755)], 0
-    for path in _walk(folder, key):
+    for path in _walk(folder, key, skips):
         relative = f"{target}/{path.relative_to(folder).as_posix()}"
         try:
             if path.is_dir():
@@ -62,26 +117,34 @@ def read_code(folder: Path, *, key: str = "train.code") -> Code:
         if total > LIMIT_BYTES:
             raise UsageError(
                 f"{key}: {folder} holds more than {LIMIT_BYTES // 2**20} MB, the limit was passed at {path}",
-                hint="data goes on the hosts and into `train.volumes`, not into a folder that is sent or built from",
+                hint="data goes on the hosts and into `train.volumes`, not into a folder that is sent or built from"
+                + "; what no COPY needs goes into .dockerignore" * (key == "image.build"),
             )
         entries.append(Entry(relative, content, 0o755 if executable else 0o644))
     return Code(name, tuple(entries))
 
 
-def _walk(folder: Path, key: str) -> list[Path]:
+def _walk(folder: Path, key: str, skips: Skips) -> list[Path]:
     def refuse(error: OSError) -> None:
         raise UsageError(f"{key}: cannot read {error.filename}: {error.strerror}")
+
+    def skipped(path: Path, *, is_folder: bool) -> bool:
+        return skips(path.relative_to(folder).as_posix(), is_folder)
 
     found = []
     for root, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
         folders[:] = sorted(
-            name for name in folders if name not in IGNORED_FOLDERS and not _climbs(folder, Path(root, name))
+            name
+            for name in folders
+            if not skipped(Path(root, name), is_folder=True) and not _climbs(folder, Path(root, name))
         )
         found += [Path(root, name) for name in folders]
         found += [
             Path(root, name)
             for name in sorted(files)
-            if not name.endswith(IGNORED_ENDINGS) and Path(root, name).is_file()
+            if not name.endswith(IGNORED_ENDINGS)
+            and not skipped(Path(root, name), is_folder=False)
+            and Path(root, name).is_file()
         ]
     return sorted(found)
 

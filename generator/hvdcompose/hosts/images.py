@@ -15,7 +15,7 @@ from typing import Any
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import process
-from hvdcompose.hosts.code import read_code
+from hvdcompose.hosts.code import read_build
 from hvdcompose.hosts.engine import CLIENT, Engine, client_words
 
 BUILD_SECONDS = 7200.0
@@ -79,7 +79,7 @@ def client_image(name: str) -> ImageFacts | None:
 
 def build_digest(folder: Path, args: Mapping[str, str]) -> str:
     """Return 12 hex digits over a build folder and the build arguments."""
-    content = read_code(folder, key="image.build").digest
+    content = read_build(folder).digest
     return hashlib.sha256(f"{content}{json.dumps(dict(args), sort_keys=True)}".encode()).hexdigest()[:12]
 
 
