@@ -78,7 +78,7 @@ def _try_unix(path: str, seconds: float) -> str | None:
         except TimeoutError:
             return f"its Docker engine does not answer within {seconds:.0f} s: frozen, or overloaded"
         except PermissionError:
-            return "you may not use its Docker socket"
+            return explain(f"dial unix {path}: connect: permission denied")[0]  # as docker itself would be understood
         except OSError as error:
             return f"its Docker engine does not answer at {path}: {error.strerror or error}"
     return None

@@ -69,7 +69,8 @@ class Engine:
             raise HostError(self.host, message, hint=hint)
         why = contexts.unreachable(self.endpoint)
         if why:
-            raise HostError(self.host, why, hint=f"docker --context {self.context} version")
+            hint = explain(why)[1] or f"docker --context {self.context} version"
+            raise HostError(self.host, why, hint=hint)
 
     def call(self, *words: str, doing: str, deadline: float = ASK_SECONDS, stdin: bytes | None = None) -> str:
         """Run a docker command; return its stdout. Raises HostError."""

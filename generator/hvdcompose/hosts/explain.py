@@ -51,7 +51,8 @@ KNOWN = (
         "`ssh USER@HOST docker version` must work",
     ),
     Known(
-        r"denied while trying to connect to the Docker (?:daemon|API)|dial unix [^:]+: connect: permission denied",
+        r"denied while trying to connect to the Docker (?:daemon|API)|dial unix [^:]+: connect: permission denied"
+        r"|may not use the Docker socket",  # our own sentence, by hosts/contexts.py
         "the user of its Docker context may not use the Docker socket",
         "add the user to the group docker on that host, and log in anew",
     ),
