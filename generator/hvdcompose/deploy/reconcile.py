@@ -62,7 +62,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps that make it so; `live` names the run that is going on, `keep` what is left alone and why."""
+    """The steps that make it so; `live` names the run that is going on."""
 
     steps: tuple[Step, ...] = ()
     live: str | None = None

@@ -20,7 +20,6 @@ class Rendered:
 
     host: str
     context: str
-    path: Path
 
 
 def compose_file(root: Path, host: str) -> Path:
@@ -88,7 +87,7 @@ def rendered(root: Path, cluster: str) -> list[Rendered]:
     for path in sorted(root.glob(f"*/{COMPOSE}")):
         header = header_of(read_text(path) or "")
         if header and header["cluster"] == cluster:
-            found.append(Rendered(path.parent.name, header["context"], path))
+            found.append(Rendered(path.parent.name, header["context"]))
     return found
 
 
@@ -99,13 +98,6 @@ def remove_host(root: Path, host: str) -> None:
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         shutil.rmtree(folder)
-
-
-def read_env(root: Path, host: str) -> dict[str, str]:
-    """Return the variables of a host's .env; {} without one."""
-    text = read_text(root / host / ENV) or ""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
-    return {name: value for name, _, value in pairs}
 
 
 def write_env(root: Path, host: str, variables: Mapping[str, str]) -> None:
