@@ -304,6 +304,14 @@ MISTAKES = [
         id="ssh volume on the client",
     ),
     pytest.param(top("ssh: {volume: /}"), "10:15: ssh.volume: must name a folder, not /", id="ssh volume /"),
+    *(
+        pytest.param(
+            top(f"ssh: {{volume: {volume}}}"),
+            f"10:15: ssh.volume: {volume} is a volume of hvdcompose's own; take another name",
+            id=f"ssh volume {volume}",
+        )
+        for volume in ("demo-host", "demo-runs", "demo-code-1")
+    ),
     pytest.param(
         top("ssh: {volume: -x}"),
         f'10:15: ssh.volume: "-x" {SOURCE_RULE}',

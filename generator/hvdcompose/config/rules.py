@@ -32,14 +32,21 @@ def check_train(train: TrainDraft, hosts: Sequence[HostDraft]) -> None:
                 mount.at.key_error(f"{other.path} on line {other.key.line} mounts at the same path")
 
 
-def check_own_volumes(name: str, ssh_volume: str, train: TrainDraft, hosts: Sequence[HostDraft]) -> None:
-    """Note mounts of what hvdcompose keeps for itself: the ranks would get the keys."""
+def check_own_volumes(name: str, ssh: Found[str] | None, train: TrainDraft, hosts: Sequence[HostDraft]) -> None:
+    """Note uses of what hvdcompose keeps for itself: the ranks would get the keys."""
+
+    def is_own(volume: str) -> bool:
+        return volume in (f"{name}-host", f"{name}-runs") or volume.startswith(f"{name}-code-")
+
+    if ssh and is_own(ssh.value):
+        ssh.at.error(f"{ssh.value} is a volume of hvdcompose's own; take another name")
+    keys = ssh.value if ssh else f"{name}-ssh"
     mounts = [found for host in hosts for found in host.settings.volumes.values()] + list(train.volumes.values())
     for found in {id(found): found for found in mounts}.values():
         source = found.value.source.rstrip("/")
-        if source in (ssh_volume.rstrip("/"), f"{name}-ssh"):
+        if source in (keys.rstrip("/"), f"{name}-ssh"):
             found.at.error(f"{source} holds the cluster's ssh keys, which are no business of the ranks")
-        elif source in (f"{name}-host", f"{name}-runs") or source.startswith(f"{name}-code-"):
+        elif is_own(source):
             found.at.error(f"{source} is a volume of hvdcompose's own; take another name")
 
 

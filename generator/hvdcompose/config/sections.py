@@ -66,10 +66,11 @@ def read_image(cursor: Cursor, is_folder: IsFolder) -> Image | None:
     return None if name is None or None in values.values() else Image(name=name.value, **values)
 
 
-def read_ssh(cursor: Cursor | None) -> dict[str, Any]:
-    """Read what `ssh` says, as arguments for the model; it may be absent."""
+def read_ssh(cursor: Cursor | None) -> tuple[dict[str, Any], Found[str] | None]:
+    """Read what `ssh` says, as arguments for the model, and its volume with its place; both may be absent."""
     fields = cursor.fields(("port", "volume")) if cursor else {}
     given: dict[str, Any] = {}
+    volume = None
     if "port" in fields:
         given["port"] = fields["port"].integer(1, _HIGHEST_PORT)
         if given["port"] == _SYSTEM_SSH_PORT:
@@ -77,7 +78,7 @@ def read_ssh(cursor: Cursor | None) -> dict[str, Any]:
     if "volume" in fields:
         volume = read_word(fields["volume"], ssh_volume_complaint)
         given["volume"] = volume.value if volume else None
-    return given
+    return given, volume
 
 
 def read_train(cursor: Cursor, is_folder: IsFolder) -> TrainDraft:

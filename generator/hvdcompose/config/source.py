@@ -69,14 +69,14 @@ def _read(root: Cursor, is_folder: IsFolder) -> Cluster | None:
         _check_version(fields["version"])
     name = read_word(fields["name"], project_complaint) if "name" in fields else None
     image = read_image(fields["image"], is_folder) if "image" in fields else None
-    ssh = read_ssh(fields.get("ssh"))
+    ssh, ssh_volume = read_ssh(fields.get("ssh"))
     hosts = read_hosts(fields["hosts"], read_defaults(fields.get("defaults"))) if "hosts" in fields else []
     train = read_train(fields["train"], is_folder) if "train" in fields else TrainDraft()
     horovod = read_horovod(fields.get("horovod"))
     check_hosts(hosts)
     check_train(train, hosts)
     if name:
-        check_own_volumes(name.value, str(ssh.get("volume", f"{name.value}-ssh")), train, hosts)
+        check_own_volumes(name.value, ssh_volume, train, hosts)
     if root.problems:
         return None
     assert name and image
