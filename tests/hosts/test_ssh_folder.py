@@ -11,8 +11,9 @@ import sys
 
 import pytest
 
+from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.keys import ClusterKey
-from hvdcompose.hosts.ssh_folder import LOOK, SshFile, faults, strangers
+from hvdcompose.hosts.ssh_folder import LOOK, SshFile, faults, look, strangers
 
 FOLDER = "/mnt/nfs2/ssh"
 KEY = "ssh-ed25519 AAAAkey"
@@ -20,6 +21,18 @@ KEY = "ssh-ed25519 AAAAkey"
 
 def entry(name, *, uid=0, mode=0o600, private=False, public=(), readable=True):
     return SshFile(name, uid, mode, private, tuple(public), readable)
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [("/nfs/ssh", '"source=/nfs/ssh"'), ("/nfs/a,b", '"source=/nfs/a,b"'), ('/nfs/"a', '"source=/nfs/""a"')],
+)
+def test_any_path_reaches_docker_whole(folder, source, program, tmp_path):
+    """docker reads --mount as a line of CSV."""
+    program("docker", f"printf '%s\\n' \"$@\" > {tmp_path}/words; echo '[]'\n")
+    assert look(Engine("alpha", "alpha"), "trainer:1", folder) == ()
+    words = (tmp_path / "words").read_text().splitlines()
+    assert words[words.index("--mount") + 1] == f"type=bind,{source},target=/root/.ssh,readonly"
 
 
 HOME = entry(".", mode=0o700)

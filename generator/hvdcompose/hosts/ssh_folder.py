@@ -61,7 +61,8 @@ class SshFile:
 
 def look(engine: Engine, image: str, folder: str) -> tuple[SshFile, ...]:
     """List a host's ssh folder from inside a container. Raises HostError, also when the folder is not there."""
-    mount = f"type=bind,source={folder},target={SSH_TARGET},readonly"
+    source = f"source={folder}".replace('"', '""')  # quoted as CSV wants it: a path may hold a comma
+    mount = f'type=bind,"{source}",target={SSH_TARGET},readonly'
     words = ["run", "--rm", "--pull", "never", "--network", "none", "--user", "0:0", "--mount", mount]
     words += ["--entrypoint", "python3", image, "-c", LOOK, SSH_TARGET]
     told = json.loads(engine.call(*words, doing=f"looking into {folder}", deadline=LOOK_SECONDS))
