@@ -89,6 +89,11 @@ def test_two_contexts_to_one_engine():
     assert len(told(alpha=WELL, beta=WELL, gamma=WELL)) == 2
 
 
+def test_a_cloned_machine_has_the_engine_id_of_the_first():
+    (found,) = findings(Facts("2.40.3", {"alpha": WELL, "beta": WELL}))
+    assert "rm /var/lib/docker/engine-id" in found.remedy
+
+
 def test_engines_that_do_not_tell_who_they_are_are_not_taken_for_one():
     nameless = EngineFacts("", "28.2.2", False, "x86_64")
     assert told(alpha=nameless, beta=nameless) == []

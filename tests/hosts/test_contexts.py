@@ -215,6 +215,17 @@ def test_a_docker_that_cannot_list_its_contexts_is_told(program):
     )
 
 
+def test_a_socket_that_may_not_be_used_is_told_as_docker_tells_it(monkeypatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    with pytest.raises(HostError) as caught:
+        Engine("gpu1", "c1", "unix:///var/run/docker.sock").reach()
+    assert caught.value.message == "the user of its Docker context may not use the Docker socket"
+    assert caught.value.hint == "add the user to the group docker on that host, and log in anew"
+
+
 def test_an_engine_that_cannot_be_reached_is_told_before_docker_waits(tmp_path):
     with pytest.raises(HostError) as caught:
         Engine("gpu1", "c1", f"unix://{tmp_path}/none").reach()

@@ -75,7 +75,8 @@ def engines_differ(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 host,
                 f"same Docker engine as {other}: the contexts {contexts} lead to one machine",
-                "docker context ls",
+                "docker context ls; a machine cloned from another has that one's engine id as well: there, "
+                "rm /var/lib/docker/engine-id and systemctl restart docker",
             )
 
 
