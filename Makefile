@@ -28,6 +28,7 @@ lint: venv ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy tools benchmarks templates/hvd
 
 test-unit: venv ## the tests that need no engine
 	@$(BIN)/pytest -m "not engine"

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 HVDCOMPOSE = str(Path(sys.executable).with_name("hvdcompose"))
 IMAGE = "hvd-bench:stub"
@@ -96,7 +97,7 @@ class Cluster:
 
 def alternate(
     first: Callable[[], float], second: Callable[[], float], repeats: int, between: Callable[[], None]
-) -> dict:
+) -> dict[str, Any]:
     """Time two ways in turns, `between` before each; return seconds, medians and the ratio first / second."""
     seconds: dict[str, list[float]] = {"apply": [], "loop": []}
     for _ in range(repeats):
@@ -107,7 +108,7 @@ def alternate(
     return {"seconds": seconds, "medians": medians, "ratio": medians["apply"] / medians["loop"]}
 
 
-def measure(lab: Lab, hosts: int, repeats: int) -> dict[str, dict]:
+def measure(lab: Lab, hosts: int, repeats: int) -> dict[str, dict[str, Any]]:
     """Return the results at one number of hosts."""
     cluster = Cluster(lab, hosts)
     cluster.apply()  # brings the image, and renders the files that the loop uses
@@ -135,7 +136,7 @@ def main() -> None:
     options = parser.parse_args()
     counts = [int(count) for count in options.hosts.split(",")]
     build_image()
-    results: dict[str, dict] = {}
+    results: dict[str, dict[str, dict[str, Any]]] = {}
     print(f"{'over':<5} {'hosts':>5}  {'state':<14} {'apply':>8} {'loop':>8}  ratio")
     for over in options.over or ["unix", "ssh"]:
         with Lab(max(counts), ssh=over == "ssh") as lab:
