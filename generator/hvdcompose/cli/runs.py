@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(rich_help_panel=PANEL)(plan)
     app.command(rich_help_panel=PANEL)(apply)
-    app.command(rich_help_panel=PANEL, cls=CommandAfterDashes)(run)
+    app.command(rich_help_panel=PANEL, cls=CommandAfterDashes, options_metavar="[OPTIONS] [-- COMMAND]")(run)
     app.command(rich_help_panel=PANEL)(stop)
 
 
