@@ -137,7 +137,7 @@ def test_contexts_that_lead_nowhere(stand: Made) -> None:
         for name in ("dead", "off"):
             stand.desk.docker("context", "rm", "--force", f"{stand.desk.name}-{name}")
     stand.write(CLUSTER)
-    assert "nothing to do" in stand.hvd("apply").stderr  # the workers were never touched
+    stand.settled()  # the workers were never touched
 
 
 def test_a_port_that_is_taken_on_one_host(cluster: Made) -> None:
@@ -236,7 +236,7 @@ def test_a_folder_that_one_host_lacks_and_one_that_may_only_be_read(cluster: Mad
     for number in (1, 2):
         on_host(cluster, number, "sh", "-c", f"mkdir {folder} && echo hello from $(hostname) > {folder}/hello")
     failed = cluster.hvd("apply", code=1)
-    why = f"making the container: it has no folder {folder}, which cluster.yaml mounts"
+    why = f"starting the container: it has no folder {folder}, which cluster.yaml mounts"
     assert errors_of(failed) == [
         f"error: {h3}: {why}",
         "error: not launched: 1 of 2 workers did not start",
@@ -252,7 +252,7 @@ def test_a_folder_that_one_host_lacks_and_one_that_may_only_be_read(cluster: Mad
     # the launcher's folder goes: what its older container once said is not taken for the reason
     on_host(cluster, 1, "mv", folder, f"{folder}-away")
     failed = cluster.hvd("run", code=1)
-    assert errors_of(failed) == [f"error: {h1}: {why}".replace("making", "starting"), "error: not launched"]
+    assert errors_of(failed) == [f"error: {h1}: {why}", "error: not launched"]
     on_host(cluster, 1, "mv", f"{folder}-away", folder)
     assert "all 3 ranks ended with exit 0" in cluster.hvd("run").stdout
 
@@ -313,8 +313,14 @@ def test_a_client_that_ended_while_it_filled_the_code(cluster: Made) -> None:
         cluster.docker(number, "volume", "rm", volume)
         labels = ("--label", f"com.docker.compose.project={cluster.name}")
         cluster.docker(number, "volume", "create", *labels, "--label", "com.docker.compose.volume=code", volume)
-        mark = ("--label", "com.docker.compose.service=fill", "--label", f"hvdcompose.code={volume.rpartition('-')[2]}")
-        cluster.docker(number, "create", *labels, *mark, "-v", f"{volume}:/hvd/code", _image(cluster), "true")
+        mark = (
+            "--label",
+            f"hvdcompose.cluster={cluster.name}",
+            "--label",
+            f"hvdcompose.code={volume.rpartition('-')[2]}",
+        )
+        service = ("--label", "com.docker.compose.service=fill")
+        cluster.docker(number, "create", *labels, *service, *mark, "-v", f"{volume}:/hvd/code", _image(cluster), "true")
     ran = cluster.hvd("run")
     assert ran.stdout.count("| whole\n") == 2
     assert [containers(cluster, n) for n in (1, 2)] == [[cluster.container(1)], [cluster.container(2)]]
