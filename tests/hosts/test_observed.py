@@ -145,3 +145,11 @@ def test_facts_are_asked_of_the_context(program, tmp_path):
     program("docker", f"echo \"$*\" > {tmp_path}/words\ncat <<'END'\n{json.dumps(INFO)}\nEND\n")
     assert engine_facts(Engine("beta", "c1")).version == "28.2.2"
     assert (tmp_path / "words").read_text() == "--context c1 info --format {{json .}}\n"
+
+
+def test_a_container_is_young_for_its_first_seconds():
+    young = ("Up Less than a second", "Up 1 second", "Up 59 seconds (healthy)")
+    old = ("Up About a minute", "Up 2 hours", "Exited (0) 3 seconds ago")
+    for status in (*young, *old):
+        state = "exited" if status.startswith("Exited") else "running"
+        assert Container("i", "n", state, status, "im", "launcher").young == (status in young)

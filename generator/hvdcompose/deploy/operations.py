@@ -47,7 +47,7 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
         save_key(target.cluster, seen.key)
     primary = target.primary.host
     launcher = seen.container(primary, "launcher")
-    if launcher and launcher.live and launcher.keys == keys_digest(target.cluster, target.host(primary), seen.key):
+    if launcher and launcher.young and launcher.keys == keys_digest(target.cluster, target.host(primary), seen.key):
         # a client that was killed after it started the launcher may not have brought the keys
         _bring_keys(target, seen, primary)
     if seen.plan.empty:

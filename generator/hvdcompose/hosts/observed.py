@@ -48,6 +48,11 @@ class Container:
         return found.group(1) if found else ""
 
     @property
+    def young(self) -> bool:
+        """True for a minute at most after its start."""
+        return self.state == "running" and "second" in self.status
+
+    @property
     def live(self) -> bool:
         """True while its processes exist."""
         return self.state in ("running", "paused", "restarting")
