@@ -236,23 +236,24 @@ def test_a_folder_that_one_host_lacks_and_one_that_may_only_be_read(cluster: Mad
     for number in (1, 2):
         on_host(cluster, number, "sh", "-c", f"mkdir {folder} && echo hello from $(hostname) > {folder}/hello")
     failed = cluster.hvd("apply", code=1)
-    why = f"starting the container: it has no folder {folder}, which cluster.yaml mounts"
+    why = f"trying its folders: it has no folder {folder}, which cluster.yaml mounts"
     assert errors_of(failed) == [
         f"error: {h3}: {why}",
-        "error: not launched: 1 of 2 workers did not start",
+        f"error: trying the folders that are mounted: 1 of 3 hosts failed (not {h1}, {h2}); nothing was launched",
     ]
     assert "  -> make it on that host, or change the volume in cluster.yaml\n" in failed.stderr
-    assert [containers(cluster, n) for n in (1, 2, 3)] == [[], [cluster.container(2)], []]
+    assert [containers(cluster, n) for n in (1, 2, 3)] == [[], [], []]
     on_host(cluster, 3, "sh", "-c", f"mkdir {folder} && echo hello from $(hostname) > {folder}/hello")
     ran = cluster.hvd("apply", "--follow").stdout
     refused = "touch: cannot touch '/data/x': Read-only file system"
     for rank, host in enumerate((h1, h2, h3)):
         assert f"{host} r{rank}  | rank {rank} hello from {host} {refused}\n" in ran
 
-    # the launcher's folder goes: what its older container once said is not taken for the reason
     on_host(cluster, 1, "mv", folder, f"{folder}-away")
     failed = cluster.hvd("run", code=1)
-    assert errors_of(failed) == [f"error: {h1}: {why}", "error: not launched"]
+    summary = "error: trying the folders that are mounted: 1 of 1 hosts failed; nothing was launched"
+    assert errors_of(failed) == [f"error: {h1}: {why}", summary]
+    assert containers(cluster, 1) == [cluster.container(1)]  # the log of the last run stays
     on_host(cluster, 1, "mv", f"{folder}-away", folder)
     assert "all 3 ranks ended with exit 0" in cluster.hvd("run").stdout
 

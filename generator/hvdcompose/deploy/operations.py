@@ -14,7 +14,7 @@ from hvdcompose.deploy.reconcile import Action, Live, live_run, reconcile
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError, HostsFailed, HvdError, Refused
 from hvdcompose.hosts import composefiles, images
-from hvdcompose.hosts.delivery import FILL, drop_half_filled, drop_keys, fill_code, prune_code, put_keys
+from hvdcompose.hosts.delivery import FILL, drop_half_filled, drop_keys, fill_code, prune_code, put_keys, try_folders
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
 from hvdcompose.hosts.explain import recognise
 from hvdcompose.hosts.fanout import errors, on_all, values
@@ -211,8 +211,17 @@ def _changing(seen: Seen) -> tuple[str, ...]:
 
 
 def _refuse_what_cannot_start(target: Target, seen: Seen) -> None:
-    """Try GPUs and look into the user's ssh folder before anything starts anywhere. Raises HostsFailed, Refused."""
+    """Try folders and GPUs, look into the user's ssh folder: before anything starts. Raises HostsFailed, Refused."""
     changing = _changing(seen)
+    folders = {name: [m.source for m in plan.mounts if m.is_path] for name, plan in target.plans.items()}
+    cluster = target.cluster
+    mounting = [name for name, paths in folders.items() if name in changing and paths]
+    must(
+        on_all(
+            mounting, lambda name: try_folders(target.engines[name], cluster.name, cluster.image.name, folders[name])
+        ),
+        "trying the folders that are mounted",
+    )
     with_gpus = [name for name, plan in target.plans.items() if name in changing and plan.gpus.kind != "none"]
     outcomes = on_all(
         with_gpus,

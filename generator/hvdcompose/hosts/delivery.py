@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.code import Code
@@ -24,16 +25,25 @@ def code_volume(cluster: str, digest: str) -> str:
     return f"{cluster}-code-{digest}"
 
 
-def _helper(engine: Engine, cluster: str, image: str, *options: str) -> str:
+def _helper(engine: Engine, cluster: str, image: str, *options: str, doing: str = "making a helper container") -> str:
     """Make a container that is never started, labelled so that `down` and the next snapshot know it; return its id."""
     told = {"com.docker.compose.project": cluster, "com.docker.compose.service": FILL, "hvdcompose.cluster": cluster}
     labels = [word for name, value in told.items() for word in ("--label", f"{name}={value}")]
     words = ("create", "--pull", "never", "--entrypoint", "true", *labels, *options, image)
-    return engine.call(*words, doing="making a helper container", deadline=ACT_SECONDS).strip()
+    return engine.call(*words, doing=doing, deadline=ACT_SECONDS).strip()
 
 
 def _remove(engine: Engine, container: str) -> None:
     engine.call("rm", "--force", container, doing="removing a container", deadline=ACT_SECONDS)
+
+
+def try_folders(engine: Engine, cluster: str, image: str, folders: Iterable[str]) -> None:
+    """Mount host folders, or files, into a container that is never started. Raises HostError where one is missing."""
+    options = []
+    for number, folder in enumerate(folders):
+        source = f"source={folder}".replace('"', '""')  # quoted as CSV wants it: a path may hold a comma
+        options += ["--mount", f'type=bind,"{source}",target=/hvd/try/{number},readonly']
+    _remove(engine, _helper(engine, cluster, image, *options, doing="trying its folders"))
 
 
 def fill_code(engine: Engine, cluster: str, image: str, code: Code) -> bool:
