@@ -90,6 +90,17 @@ class Cluster:
         """Time the shell loop over the same files."""
         return self.run("sh", "loop.sh")
 
+    def settle(self) -> None:
+        """Wait until there is nothing to do: a worker that has just started is still being checked."""
+        words = self.lab.words(HVDCOMPOSE, "plan", "--json")
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit:
+            done = subprocess.run(words, cwd=self.folder, env=self.lab.env, capture_output=True, text=True)
+            if done.returncode == 0 and not json.loads(done.stdout)["data"]["steps"]:
+                return
+            time.sleep(1)
+        raise SystemExit("there is something to do for longer than a minute")
+
     def clear(self) -> None:
         """Take everything off the hosts."""
         self.run(HVDCOMPOSE, "down", "--volumes", "--yes")
@@ -112,6 +123,7 @@ def measure(lab: Lab, hosts: int, repeats: int) -> dict[str, dict[str, Any]]:
     """Return the results at one number of hosts."""
     cluster = Cluster(lab, hosts)
     cluster.apply()  # brings the image, and renders the files that the loop uses
+    cluster.settle()
     idle = alternate(cluster.apply, cluster.loop, repeats, lambda: None)
     nothing = alternate(cluster.apply, cluster.loop, repeats, cluster.clear)
     cluster.clear()

@@ -361,7 +361,12 @@ def _bring_keys(target: Target, seen: Seen, name: str) -> None:
     """Fill the volumes of a host's container with its keys, unless they hold them."""
     host = target.host(name)
     digest = keys_digest(target.cluster, host, seen.key)
-    put_keys(target.engines[name], target.plans[name].container, keys_tar(target.cluster, host, seen.key), digest)
+    engine, container = target.engines[name], target.plans[name].container
+    tar = keys_tar(target.cluster, host, seen.key)
+    if seen.key_origin == "new":
+        engine.put(container, tar)  # nothing that is there can be this key
+    else:
+        put_keys(engine, container, tar, digest)
 
 
 def bring_keys_to_primary(target: Target, seen: Seen) -> None:
