@@ -16,7 +16,7 @@ from hvdcompose.errors import HostError, HostsFailed, Refused
 from hvdcompose.hosts import process
 from hvdcompose.hosts.delivery import FILL, Unread, adopt_key, code_volume, launched
 from hvdcompose.hosts.engine import Engine
-from hvdcompose.hosts.fanout import Outcome, errors, on_all, values
+from hvdcompose.hosts.fanout import Outcome, begin, errors, on_all, values
 from hvdcompose.hosts.images import ImageFacts, client_image, image_facts
 from hvdcompose.hosts.keys import ClusterKey, keys_digest, load_key
 from hvdcompose.hosts.observed import Container, EngineFacts, Observed, engine_facts, observe
@@ -91,6 +91,8 @@ def look(
     observed, gone, client = values(taken.hosts), values(taken.gone), taken.client
     lost = {name: outcome.error for name, outcome in taken.gone.items() if outcome.error is not None}
     refuse_foreign(target, observed)
+    if not all(seen.containers for seen in observed.values()):
+        begin(Engine.prepare)  # something will be done
     found: tuple[ClusterKey, KeyOrigin] = (new_key, "new") if new_key else _find_key(target, observed)
     key, origin = found
     always = target.cluster.image.pull == "always"
@@ -203,7 +205,6 @@ def _details(target: Target) -> dict[str, Details]:
 
     def ask(name: str) -> Details | str:
         if name == CLIENT_IMAGE:
-            Engine.prepare()
             return compose_version()
         engine = target.engines[name]
         has_code = target.code is not None and engine.inspect("volume", volume) is not None

@@ -12,6 +12,7 @@ from hvdcompose.deploy.reconcile import Desired, Launch
 from hvdcompose.hosts import composefiles, contexts
 from hvdcompose.hosts.code import Code, read_code
 from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.fanout import begin
 from hvdcompose.hosts.images import build_digest
 from hvdcompose.hosts.keys import ClusterKey, keys_digest
 from hvdcompose.stack.launch import hosts_of_run, launch_digest
@@ -107,14 +108,16 @@ def launch_title(cluster: Cluster) -> str:
 
 def new_target(cluster: Cluster, base: Path) -> Target:
     """Return the target of a cluster.yaml in the folder `base`. Raises UsageError for a folder that cannot be read."""
+    listed = begin(contexts.endpoints)
     plans = {plan.host: plan for plan in plan_hosts(cluster)}
-    known = contexts.endpoints()
+    texts = {name: render(plan) for name, plan in plans.items()}
+    known = listed.result()
     on_disk = composefiles.rendered(compose_root(base), cluster.name)
     return Target(
         cluster=cluster,
         base=base,
         plans=plans,
-        texts={name: render(plan) for name, plan in plans.items()},
+        texts=texts,
         engines={name: Engine(name, plan.context, known.get(plan.context)) for name, plan in plans.items()},
         gone={
             found.host: Engine(found.host, found.context, known.get(found.context))

@@ -70,6 +70,15 @@ def errors(outcomes: Mapping[str, Outcome[T]]) -> list[HostError]:
     return [outcome.error for outcome in outcomes.values() if outcome.error is not None]
 
 
+def begin(work: Callable[[], T]) -> concurrent.futures.Future[T]:
+    """Start one piece of work beside this one; its `result()` is waited for, and raises what it raised."""
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+    try:
+        return pool.submit(work)
+    finally:
+        pool.shutdown(wait=False)
+
+
 def arriving(hosts: Iterable[str], stream: Callable[[str], Iterator[T]]) -> Iterator[tuple[str, T | HostError]]:
     """Yield (host, item) of all hosts' streams as they come, an error in the place of the item where one fails."""
     names = list(hosts)
