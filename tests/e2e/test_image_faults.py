@@ -38,6 +38,9 @@ def image(cluster: Made) -> Iterator[str]:
     name = f"{cluster.name}:1"
     yield name
     cluster.desk.engine("image", "rm", "--force", name)
+    older = cluster.desk.engine("image", "ls", "--quiet", "--filter", f"label=of={cluster.name}").split()
+    if older:
+        cluster.desk.engine("image", "rm", "--force", *older)
     for number in range(1, 5):
         cluster.docker(number, "image", "rm", "--force", name, code=None)
 
@@ -106,7 +109,8 @@ def test_an_image_that_is_built_here(cluster: Made, image: str) -> None:
     folder = cluster.folder / "image"
     folder.mkdir()
     lock = "RUN sed -i 's/^root:[^:]*/root:!/' /etc/shadow\n"
-    (folder / "Dockerfile").write_text(f"FROM {IMAGE}\nARG V=none\n{lock}RUN echo $V > /version\n")
+    base = f"FROM {IMAGE}\nLABEL of={cluster.name}\n"
+    (folder / "Dockerfile").write_text(f"{base}ARG V=none\n{lock}RUN echo $V > /version\n")
     cluster.write(CLUSTER.replace("<image>", f"{{name: {image}, build: ./image, args: {{V: first}}}}"))
     hosts = [cluster.desk.host(n) for n in (1, 2)]
     planned = cluster.hvd("plan").stderr
@@ -121,7 +125,7 @@ def test_an_image_that_is_built_here(cluster: Made, image: str) -> None:
     cluster.settled()
     before = cluster.ids(1, 2)
 
-    (folder / "Dockerfile").write_text(f"FROM {IMAGE}\nRUN echo one; echo two >&2; exit 3\n")
+    (folder / "Dockerfile").write_text(f"{base}RUN echo one; echo two >&2; exit 3\n")
     failed = cluster.hvd("apply", code=1)
     assert "this machine  build image  its folder changed\n" in failed.stderr
     assert errors_of(failed) == [f"error: this machine: building {image} from {folder} failed (exit 3)"]
@@ -129,8 +133,10 @@ def test_an_image_that_is_built_here(cluster: Made, image: str) -> None:
     assert {"  this machine | one", "  this machine | two"} < set(tail)  # in what order the builder likes
     assert re.search("returned a non-zero code: 3|exit code: 3", tail[-1])  # the old builder, BuildKit
     assert cluster.ids(1, 2) == before
+    left = cluster.desk.engine("ps", "--all", "--quiet", "--filter", f"label=of={cluster.name}")
+    assert left == ""  # nor the step that failed
 
-    (folder / "Dockerfile").write_text(f"FROM {IMAGE}\nRUN echo second > /version\n")
+    (folder / "Dockerfile").write_text(f"{base}RUN echo second > /version\n")
     second = cluster.hvd("apply", "--follow")
     assert re.search(rf"^{hosts[1]} +worker is ready$", second.stderr, re.M)
     assert second.stdout.count("| version second\n") == 2

@@ -127,7 +127,7 @@ def test_a_client_without_docker(monkeypatch, tmp_path):
 def test_the_words_of_a_build():
     words = build_words("trainer:1", Path("/w/trainer"), {"CUDA": "12.6", "ODD": "a b$c\n"}, "d1")
     assert words == [
-        *("docker", "build", "--label", "hvdcompose.build=d1", "-t", "trainer:1"),
+        *("docker", "build", "--force-rm", "--label", "hvdcompose.build=d1", "-t", "trainer:1"),
         *("--build-arg", "CUDA=12.6", "--build-arg", "ODD=a b$c\n", "/w/trainer"),
     ]
 

@@ -86,7 +86,9 @@ def build_digest(folder: Path, args: Mapping[str, str]) -> str:
 def build_words(name: str, folder: Path, args: Mapping[str, str], digest: str) -> list[str]:
     """Return the words of `docker build` for this machine's engine."""
     options = [word for key, value in args.items() for word in ("--build-arg", f"{key}={value}")]
-    return client_words("build", "--label", f"{BUILD_LABEL}={digest}", "-t", name, *options, str(folder))
+    # --force-rm: without BuildKit a step that fails would leave its container
+    label = f"{BUILD_LABEL}={digest}"
+    return client_words("build", "--force-rm", "--label", label, "-t", name, *options, str(folder))
 
 
 def build(name: str, folder: Path, args: Mapping[str, str], digest: str, say: Progress) -> None:
