@@ -66,6 +66,10 @@ class Made:
         told = self.hvd("apply", **env).stderr
         assert not [line for line in told.splitlines() if not re.fullmatch(calm, line)], told
 
+    def calm(self) -> None:
+        """Wait until there is nothing to do, not even to look at a worker that has just started."""
+        self.wait_for(lambda: "nothing to do" in self.hvd("plan").stderr, 40, "nothing is to be done")
+
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start hvdcompose and do not wait for it."""
         return subprocess.Popen(

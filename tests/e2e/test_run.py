@@ -69,7 +69,7 @@ def test_from_nothing_to_a_run_and_then_nothing_to_do(job: Made, recording_docke
     assert set(times) == {"real", "user", "sys"}
     assert times["real"] > 0.5
 
-    job.settled()
+    job.calm()
     before = job.ids(1, 2, 3, 4)
     env, calls = recording_docker
     again = job.hvd("apply", **env)
@@ -289,7 +289,7 @@ def test_the_files_work_by_hand_in_any_order(job: Made) -> None:
 
 def test_a_second_client_adopts_the_key_and_a_host_may_leave(job: Made, tmp_path_factory) -> None:
     job.hvd("apply", "--follow")
-    job.settled()
+    job.calm()
     job.env["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
     assert "nothing to do" in job.hvd("apply").stderr
 
@@ -317,7 +317,7 @@ def test_two_at_once_leave_a_state_that_the_next_command_understands(job: Made) 
     (refused,) = (text for view, text in told.items() if view.returncode == 4)
     assert re.search(rf"another hvdcompose \(pid \d+\) is at work on cluster {job.name}", refused)
     job.wait_for_log("all 4 ranks ended with exit 0")
-    job.settled()
+    job.calm()
     assert "nothing to do" in job.hvd("apply").stderr
 
 
