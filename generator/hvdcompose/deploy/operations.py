@@ -116,8 +116,7 @@ def _remove_gone(target: Target, seen: Seen, report: Reporter) -> None:
     def remove(name: str) -> None:
         engine, cluster = target.gone[name], target.cluster.name
         engine.down([composefiles.compose_file(target.root, name)], cluster, volumes=False)
-        own_volumes = [f"{cluster}-host", *([target.cluster.ssh.volume] if target.cluster.ssh.managed else [])]
-        engine.ask("volume", "rm", "--force", *own_volumes)  # keys are not left where they are no longer needed
+        engine.ask("volume", "rm", "--force", *target.key_volumes)  # keys are not left where they are no longer needed
         prune_code(engine, cluster, keep="")
         composefiles.remove_host(target.root, name)
         report.host(name, "removed: it left cluster.yaml")
@@ -351,8 +350,7 @@ def _make_and_start(target: Target, seen: Seen, name: str, files: Iterable[str])
     before = seen.container(name, plan.role)
     wanted = keys_digest(target.cluster, target.host(name), seen.key)
     if before is not None and before.keys != wanted:
-        volumes = [f"{plan.cluster}-host", *([plan.ssh_volume] if plan.ssh_managed else [])]
-        drop_keys(engine, before.id, tuple(volumes))
+        drop_keys(engine, before.id, target.key_volumes)
     engine.up([target.root / name / file for file in files], plan.cluster, recreate=before is not None)
     _bring_keys(target, seen, name)
 

@@ -59,6 +59,12 @@ class Target:
         return self.primary.container
 
     @property
+    def key_volumes(self) -> tuple[str, ...]:
+        """The volumes on each host that hold keys of ours; a user's own ssh folder is none of them."""
+        own = f"{self.cluster.name}-host"
+        return (own, self.cluster.ssh.volume) if self.cluster.ssh.managed else (own,)
+
+    @property
     def code_digest(self) -> str:
         """The digest of the code folder, "" without one."""
         return self.code.digest if self.code else ""
