@@ -310,16 +310,6 @@ def test_logs_of_a_host_that_is_not_there(desk):
     assert desk.run("logs", "--tail", "few") == (2, "", "error: --tail takes a number or all, not 'few'\n")
 
 
-def test_new_keys_for_a_folder_of_the_user_s(desk):
-    desk.write(f"{TWO}ssh: {{volume: /mnt/nfs2/ssh}}\n")
-    desk.docker(CONTEXTS)
-    assert desk.run("keys", "rotate") == (
-        2,
-        "",
-        "error: ssh.volume is your own folder /mnt/nfs2/ssh: change the keys there\n",
-    )
-
-
 def test_code_that_cannot_be_read(desk):
     desk.write(f"{TWO}  code: ./model\n")
     (desk.folder / "model").mkdir()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hvdcompose.config.model import Gpus, Host
-from hvdcompose.deploy.operations import _refuse_uncounted
+from hvdcompose.deploy.preflight import _refuse_uncounted
 from hvdcompose.errors import Refused
 
 

@@ -263,8 +263,15 @@ def test_a_live_run_is_ended_first_when_that_is_asked_for():
     assert str(done).splitlines() == [
         "alpha: stop run: run 20260101-120000-abc is live, --replace",
         "beta: recreate: cluster.yaml changed for it",
+        f"alpha: launch: again, in the place of the run that is stopped: {TITLE}",
     ]
     assert done.disturbs == ()
+
+
+def test_a_command_of_its_own_that_is_ended_does_not_come_back():
+    stands = {**CHANGED, "alpha": (replace(RUNNING, launch=""),)}
+    done = plan(history=frozenset({"d1"}), replace=True, **stands)
+    assert [str(step) for step in done.steps if step.action == "launch"] == []
 
 
 def test_replace_ends_no_run_that_is_not_in_the_way():

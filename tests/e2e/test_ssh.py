@@ -114,6 +114,10 @@ def test_a_folder_of_one_s_own(cluster: Made, shared: str, kind: str, name: str)
     cluster.settled()
     files = on_host(cluster, 2, f"cd {shared} && ls").decode().split()
     assert files == sorted(["authorized_keys", name, f"{name}.pub"])  # nothing of ours is in it
+    rotated = cluster.hvd("keys", "rotate").stderr
+    assert f"new host keys; those to log in with stay as they are in {shared}, your own\n" in rotated
+    assert rotated.count("the cluster's keys changed") == 2
+    assert DONE in cluster.hvd("run").stdout
     cluster.hvd("down", "--volumes", "--yes")
     assert on_host(cluster, 2, f"cd {shared} && ls").decode().split() == files
 

@@ -154,13 +154,14 @@ def test_endpoints_of_other_kinds_are_left_to_docker():
     assert unreachable("", 1) is None
 
 
+GPU1 = Route("gpu1.lan", 2222, False)
 ROUTES = [
-    pytest.param("ssh://gpu1", "-G gpu1", Route("gpu1.lan", 2222, False), id="name"),
-    pytest.param("ssh://me@gpu1", "-G gpu1", Route("gpu1.lan", 2222, False), id="user"),
-    pytest.param("ssh://me@gpu1:2200", "-G -p 2200 gpu1", Route("gpu1.lan", 2222, False), id="port"),
-    pytest.param("ssh://me@GPU1", "-G GPU1", Route("gpu1.lan", 2222, False), id="Host lines tell upper from lower"),
-    pytest.param("ssh://me@GPU1:22/run/user/1/docker.sock", "-G -p 22 GPU1", Route("gpu1.lan", 2222, False), id="path"),
-    pytest.param("ssh://me@[fe80::A]:22", "-G -p 22 fe80::A", Route("gpu1.lan", 2222, False), id="IPv6"),
+    pytest.param("ssh://gpu1", "-G -- gpu1", GPU1, id="name"),
+    pytest.param("ssh://me@gpu1", "-G -l me -- gpu1", GPU1, id="user: a Match line may ask for it"),
+    pytest.param("ssh://me@gpu1:2200", "-G -l me -p 2200 -- gpu1", GPU1, id="port"),
+    pytest.param("ssh://me@GPU1", "-G -l me -- GPU1", GPU1, id="Host lines tell upper from lower"),
+    pytest.param("ssh://me@GPU1:22/run/user/1/docker.sock", "-G -l me -p 22 -- GPU1", GPU1, id="path"),
+    pytest.param("ssh://me@[fe80::A]:22", "-G -l me -p 22 -- fe80::A", GPU1, id="IPv6"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -163,7 +164,8 @@ def test_end_children_ends_children_that_others_started(tmp_path, soon, fresh_pr
 def test_variables_that_lead_elsewhere_are_dropped(name, monkeypatch):
     monkeypatch.setenv(name, "elsewhere")
     assert process.run(["sh", "-c", f'printf %s "${{{name}-dropped}}"'], deadline=LONG).out == "dropped"
-    assert process.unset_words({name: "elsewhere", "HOME": "/root"}) == ["-u", name]
+    words = [*process.env_words(), "sh", "-c", f'printf %s "${{{name}-dropped}}"']
+    assert subprocess.run(words, capture_output=True, text=True).stdout == "dropped"
 
 
 MUST_GO = (
@@ -185,4 +187,26 @@ def test_other_variables_stay(monkeypatch):
     assert (
         process.run(["sh", "-c", "echo $DOCKER_CONFIG $SSH_AUTH_SOCK"], deadline=LONG).out == "/somewhere /run/agent\n"
     )
-    assert process.unset_words({"DOCKER_CONFIG": "x", "PATH": "y"}) == []
+    assert process.env_words() == ["env"]
+
+
+def test_a_folder_may_come_first_on_the_path_of_children(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_first_on_path", [])
+    process.put_first_on_path(tmp_path)
+    wanted = f"{tmp_path}:{os.environ['PATH']}\n"
+    assert process.run(["sh", "-c", "echo $PATH"], deadline=LONG).out == wanted
+    words = [*process.env_words(), "sh", "-c", "echo $PATH"]
+    assert subprocess.run(words, capture_output=True, text=True).stdout == wanted
+
+
+def test_what_a_silent_command_leaves_behind_keeps_nobody_waiting(tmp_path):
+    pids = tmp_path / "pids"
+    assert process.run_silent(["sh", "-c", f"sleep {LONG} & echo $! > {pids}"], deadline=LONG)
+    (pid,) = pids_in(pids, 1)
+    assert alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_silent_command_fails_or_meets_its_deadline(soon):
+    assert not process.run_silent(["false"], deadline=LONG)
+    assert not process.run_silent(["sleep", str(LONG)], deadline=0.2)

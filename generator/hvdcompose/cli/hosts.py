@@ -130,15 +130,15 @@ def rotate(file: File = HERE) -> None:
     """Make new keys and put them on every host; the workers are made anew, nothing is launched."""
     from hvdcompose import console
     from hvdcompose.cli.runs import show_plan
+    from hvdcompose.deploy.containers import bring_keys_to_primary
     from hvdcompose.deploy.look import look
-    from hvdcompose.deploy.operations import bring_keys_to_primary, converge, refuse_live
-    from hvdcompose.errors import UsageError
+    from hvdcompose.deploy.operations import converge, refuse_live
     from hvdcompose.hosts.keys import ClusterKey
     from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
     if not target.cluster.ssh.managed:
-        raise UsageError(f"ssh.volume is your own folder {target.cluster.ssh.volume}: change the keys there")
+        console.say(f"new host keys; those to log in with stay as they are in {target.cluster.ssh.volume}, your own")
     with working_on(target.cluster):
         seen = look(target, launches=False, new_key=ClusterKey.generate())
         refuse_live(seen, "new keys would end it")

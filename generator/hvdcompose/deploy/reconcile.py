@@ -81,16 +81,22 @@ class Plan:
         """Return the hosts that have a step of these kinds, each once."""
         return tuple(dict.fromkeys(step.host for step in self.steps if step.action in actions))
 
+    @property
+    def changing(self) -> tuple[str, ...]:
+        """The hosts where a container is made."""
+        return self.hosts(Action.CREATE, Action.RECREATE, Action.LAUNCH)
+
     def __str__(self) -> str:
         return "\n".join(str(step) for step in self.steps)
 
 
 @dataclass(frozen=True)
 class Live:
-    """A run that is going on: the host of its launcher, and its id."""
+    """A run that is going on: the host of its launcher, its id, and the digest of its launch."""
 
     host: str
     run: str
+    launch: str  # "" for a command of its own (`run -- COMMAND`)
 
 
 @dataclass(frozen=True)
@@ -135,17 +141,25 @@ def reconcile(
     ]
     launcher = observed[primary.host].service("launcher")
     steps += launch_steps(primary, launcher, launch, history)
-    return _with_live(tuple(steps), live_run({**(gone or {}), **observed}), replace=replace)
+    live = live_run({**(gone or {}), **observed})
+    return _with_live(tuple(steps), live, primary.host, launch, replace=replace)
 
 
-def _with_live(steps: tuple[Step, ...], live: Live | None, *, replace: bool) -> Plan:
-    """Add what a live run means for the steps: nothing, a refusal, or its end."""
+def _with_live(
+    steps: tuple[Step, ...], live: Live | None, primary: str, launch: Launch | None, *, replace: bool
+) -> Plan:
+    """Add what a live run means for the steps: nothing, a refusal, or its end and, of the cluster's own, its return."""
     disturbs = tuple(step for step in steps if step.action not in (Action.BUILD_IMAGE, Action.CHECK))
     if live is None or not disturbs:
         return Plan(steps, live.run if live else None)
     if not replace:
         return Plan(steps, live.run, disturbs)
-    return Plan((Step(live.host, Action.STOP_RUN, f"run {live.run} is live, --replace"), *steps), live.run)
+    stop = Step(live.host, Action.STOP_RUN, f"run {live.run} is live, --replace")
+    launches = any(step.action is Action.LAUNCH for step in steps)
+    if launch is not None and live.launch == launch.digest and not launches:
+        cause = f"again, in the place of the run that is stopped: {launch.title}"
+        steps = (*steps, Step(primary, Action.LAUNCH, cause))
+    return Plan((stop, *steps), live.run)
 
 
 def live_run(observed: Mapping[str, Observed]) -> Live | None:
@@ -153,7 +167,7 @@ def live_run(observed: Mapping[str, Observed]) -> Live | None:
     for host, seen in observed.items():
         launcher = seen.service("launcher")
         if launcher is not None and launcher.live:
-            return Live(host, launcher.run or launcher.id[:12])
+            return Live(host, launcher.run or launcher.id[:12], launcher.launch)
     return None
 
 

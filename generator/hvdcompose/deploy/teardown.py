@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from hvdcompose.deploy.look import engine_of
-from hvdcompose.deploy.operations import Reporter
 from hvdcompose.deploy.reconcile import foreign
+from hvdcompose.deploy.reporter import Reporter
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import composefiles

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from hvdcompose.errors import HvdError
 from hvdcompose.hosts import process
 from hvdcompose.hosts.explain import explain
+from hvdcompose.hosts.logins import destination
 
 PING = b"GET /_ping HTTP/1.0\r\n\r\n"  # Docker Engine API
 CONNECT_SECONDS = 5.0  # docker itself waits 15 to 35 s for a dead ssh host
@@ -41,14 +42,11 @@ class Route:
 
 def ssh_route(url: str) -> Route:
     """Return the route of an ssh:// endpoint, as `ssh -G` resolves it. Raises FileNotFoundError without ssh."""
-    parts = urlsplit(url)
-    # not `parts.hostname`: it is lower case, and the Host lines of ssh's config are not
-    host = parts.netloc.rpartition("@")[2].removesuffix(f":{parts.port}").strip("[]")
-    words = ["ssh", "-G", *(["-p", str(parts.port)] if parts.port else []), host]
-    answer = process.run(words, deadline=5)
+    end = destination(url)
+    answer = process.run(["ssh", "-G", *end], deadline=5)
     fields = dict(line.split(" ", 1) for line in answer.out.splitlines() if " " in line)
     proxied = any(fields.get(name, "none") != "none" for name in ("proxyjump", "proxycommand"))
-    return Route(fields.get("hostname", host), int(fields.get("port", parts.port or 22)), proxied)
+    return Route(fields.get("hostname", end[-1]), int(fields.get("port", urlsplit(url).port or 22)), proxied)
 
 
 def unreachable(url: str, seconds: float = CONNECT_SECONDS) -> str | None:

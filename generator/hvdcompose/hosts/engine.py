@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import contexts, process
 from hvdcompose.hosts.explain import explain
+from hvdcompose.hosts.logins import logins
 
 if TYPE_CHECKING:
     from python_on_whales import DockerClient
@@ -63,7 +64,7 @@ class Engine:
         return HostError(self.host, f"{doing}: {message}", hint=hint, output="" if told else completed.tail)
 
     def reach(self) -> None:
-        """Raise HostError quickly when nobody answers where the context leads."""
+        """Raise HostError quickly when nobody answers where the context leads; over ssh, log in once for all calls."""
         if self.endpoint is None:
             message, hint = explain(f'context "{self.context}" does not exist')
             raise HostError(self.host, message, hint=hint)
@@ -71,6 +72,7 @@ class Engine:
         if why:
             hint = explain(why)[1] or f"docker --context {self.context} version"
             raise HostError(self.host, why, hint=hint)
+        logins.share(self.endpoint)
 
     def call(self, *words: str, doing: str, deadline: float = ASK_SECONDS, stdin: bytes | None = None) -> str:
         """Run a docker command; return its stdout. Raises HostError."""
@@ -147,7 +149,7 @@ class Engine:
             context=self.context,
             compose_files=list(files),
             compose_project_name=project,
-            client_call=["env", *process.unset_words(os.environ), *guard, "docker"],
+            client_call=[*process.env_words(), *guard, "docker"],
         )
 
     def up(self, files: Sequence[Path], project: str, *, recreate: bool, deadline: float = ACT_SECONDS) -> None:

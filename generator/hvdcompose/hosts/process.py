@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ FOREIGN = (
 )  # fmt: skip
 KILL_AFTER_SECONDS = 2.0
 _stopping = threading.Event()
+_first_on_path: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,24 @@ def refuse_when_stopping() -> None:
         raise Interrupted
 
 
+def put_first_on_path(folder: Path) -> None:
+    """Have all children look for commands in this folder first."""
+    _first_on_path.insert(0, str(folder))
+
+
+def _path() -> str:
+    return os.pathsep.join([*_first_on_path, os.environ.get("PATH", os.defpath)])
+
+
 def clean_environment() -> dict[str, str]:
     """Return the environment for docker: ours without what would override the context."""
-    return {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    return {name: value for name, value in os.environ.items() if name not in FOREIGN} | {"PATH": _path()}
+
+
+def env_words() -> list[str]:
+    """Return `env` and the words that make it give its command the same environment."""
+    unset = [word for name in FOREIGN if name in os.environ for word in ("-u", name)]
+    return ["env", *unset, *([f"PATH={_path()}"] if _first_on_path else [])]
 
 
 @contextlib.contextmanager
@@ -101,6 +117,16 @@ def run(words: Sequence[str], *, deadline: float, stdin: bytes | None = None) ->
             end(process)
             return Completed(-1, "", "", timed_out=True)
         return Completed(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def run_silent(words: Sequence[str], *, deadline: float) -> bool:
+    """Run a command with none of our pipes, which what it leaves behind would keep open; return whether it did well."""
+    nothing = subprocess.DEVNULL
+    with child(words, stdin=nothing, stdout=nothing, stderr=nothing) as process:
+        try:
+            return process.wait(deadline) == 0
+        except subprocess.TimeoutExpired:
+            return False
 
 
 def run_bytes(words: Sequence[str], *, deadline: float) -> tuple[Completed, bytes]:
@@ -167,8 +193,3 @@ def _descendants() -> list[int]:
         found += children
         queue += children
     return found
-
-
-def unset_words(environment: Mapping[str, str]) -> list[str]:
-    """Return the `env` words (-u NAME ...) that drop the foreign variables which are set."""
-    return [word for name in FOREIGN if name in environment for word in ("-u", name)]
