@@ -145,6 +145,21 @@ def test_the_whole_story_over_ssh(over_ssh: Inside, tiny: str) -> None:
     assert f"{h2} r1  | the code is here\n" in over_ssh.hvd("logs").stdout
 
 
+def test_a_command_logs_in_once_per_host(over_ssh: Inside) -> None:
+    """Every docker call to a host shares that login, and none outlives the command."""
+    made, log = over_ssh.made, "/run/logins"
+    made.write(CLUSTER)
+    over_ssh.hvd("apply")
+    for number in (1, 2):
+        _sh(f"kill $(cat /run/sshd.pid); /usr/sbin/sshd -E {log}")(made, number)
+    made.edit("{slots: 1}", "{slots: 1, shm_size: 128m}")
+    assert " recreate " in over_ssh.hvd("apply").stderr
+    for number in (1, 2):
+        told = made.desk.engine("exec", f"hvdcompose-{made.desk.host(number)}", "cat", log)
+        assert told.count("Accepted publickey") == 1, told
+        assert "Disconnected from user root" in told
+
+
 def test_an_image_goes_over_ssh(over_ssh: Inside, tiny: str) -> None:
     made, image = over_ssh.made, f"{over_ssh.made.name}:1"
     made.desk.engine("image", "tag", tiny, image)

@@ -216,6 +216,12 @@ def test_a_live_run_is_left_alone_and_ends_everywhere_when_told(job: Made, contr
 
     job.hvd("run", "--detach")
     job.wait_for_log("rank 3 of 4")
+    third = f"{job.desk.host(3)}: {{address: {job.desk.address(3)}"
+    job.edit(f"{third}}}", f"{third}, shm_size: 128m}}")
+    replaced = job.hvd("apply", "--replace")
+    assert re.search(r" launch +again, in the place of the run that is stopped: python code/job.py", replaced.stderr)
+    job.wait_for_log("rank 3 of 4")
+    assert job.inspect(1)["State"]["Running"]
     replaced = job.hvd("run", "--replace", "--", "python", "code/job.py")
     assert "stop run" in replaced.stderr
     assert "all 4 ranks ended with exit 0" in replaced.stdout

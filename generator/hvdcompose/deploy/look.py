@@ -91,20 +91,23 @@ def look(
     observed, gone, client = values(taken.hosts), values(taken.gone), taken.client
     lost = {name: outcome.error for name, outcome in taken.gone.items() if outcome.error is not None}
     refuse_foreign(target, observed)
-    if not all(seen.containers for seen in observed.values()):
-        begin(Engine.prepare)  # something will be done
-    found: tuple[ClusterKey, KeyOrigin] = (new_key, "new") if new_key else _find_key(target, observed)
-    key, origin = found
+    asked = None
+    if not all(seen.containers for seen in observed.values()):  # something will be done
+        begin(Engine.prepare)
+        asked = begin(lambda: _details(target))
     always = target.cluster.image.pull == "always"
     image = client.digest if client and not always else _labelled_image(observed)
     launch = target.launch(image, forced=forced) if launches else None
-    history = read_history(target, observed, launch)
+    reading = begin(lambda: read_history(target, observed, launch))
+    found: tuple[ClusterKey, KeyOrigin] = (new_key, "new") if new_key else _find_key(target, observed)
+    key, origin = found
+    history = reading.result()
     plan = reconcile(target.desired(key, image), observed, launch, history=history, gone=gone, replace=replace)
     seen = Seen(observed, gone, key, origin, image, plan, launch, history, lost)
     built = not target.build or (client is not None and client.build == target.build)
     if plan.empty and built and not always:
         return seen
-    details = _details(target)
+    details = asked.result() if asked else _details(target)
     needs, image = _needs(target, client, details)
     launch = target.launch(image or seen.image, forced=forced) if launches else None
     if launch and seen.launch and launch.digest != seen.launch.digest:

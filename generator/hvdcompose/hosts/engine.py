@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -120,6 +121,12 @@ class Engine:
         """
         words = self.words("logs", "--timestamps", "--follow", "--tail", tail, *(["--since", since] if since else []))
         return process.lines([*words, container], silent=SILENT_SECONDS, go_on=self.answers)
+
+    def log_tells(self, container: str, text: str, seconds: float) -> bool:
+        """Wait for a line of a container's log that begins so; False when the log ends or the time is over first."""
+        words = self.words("logs", "--follow", container)
+        with contextlib.closing(process.lines(words, silent=seconds, go_on=lambda: False)) as told:
+            return any(line.startswith(text) for line in told)
 
     def answers(self) -> bool:
         """Tell whether somebody answers where the context leads."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,7 +142,7 @@ def run_bytes(words: Sequence[str], *, deadline: float) -> tuple[Completed, byte
 
 def lines(
     words: Sequence[str], *, silent: float | None = None, go_on: Callable[[], bool] = lambda: True
-) -> Iterator[str]:
+) -> Generator[str]:
     """Yield a command's lines, stdout and stderr in the order they come; ends it when the reader stops.
 
     When nothing comes for `silent` seconds, `go_on` is asked, and the command ended where it says no.
