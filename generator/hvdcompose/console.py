@@ -7,13 +7,26 @@ import re
 import sys
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from hvdcompose.errors import HostError, HostsFailed, HvdError
+from hvdcompose.errors import ConfigError, HostError, HostsFailed, HvdError
 
-ENVELOPE = 1
+ENVELOPE = 1  # version of what --json prints; a key that is only added does not raise it
 WIDE = 400
 _PERCENT = re.compile(r"(\d+) %$")
 _lock = threading.Lock()
+
+
+@dataclass
+class _Answer:
+    """What `--json` prints when the command has ended: its name, and what it told."""
+
+    command: str
+    data: object = None
+
+
+_answer: _Answer | None = None  # None: nobody wants JSON
 
 
 def say(text: str, style: str = "") -> None:
@@ -30,14 +43,57 @@ def say(text: str, style: str = "") -> None:
 
 
 def out(text: str) -> None:
-    """Print a line of a command's product on stdout."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    """Print a line of a command's product on stdout; on stderr where stdout is JSON."""
+    stream = sys.stdout if _answer is None else sys.stderr
+    stream.write(f"{text}\n")
+    stream.flush()
 
 
-def show_json(command: str, data: object) -> None:
-    """Print the versioned envelope that every `--json` gives."""
-    out(json.dumps({"hvdcompose": ENVELOPE, "command": command, "data": data}, indent=2))
+def want_json(command: str) -> None:
+    """Have `end_json` print one envelope on stdout for this command, and everything else go to stderr."""
+    global _answer
+    _answer = _Answer(command)
+
+
+def answer(data: object) -> None:
+    """Keep what the command tells a program, as JSON's own types: `end_json` prints it. The last one counts."""
+    if _answer is not None:
+        _answer.data = data
+
+
+def end_json(code: int, error: HvdError | None) -> None:
+    """Print the envelope of a command that ended with an exit code, where `want_json` asked for one."""
+    global _answer
+    if _answer is not None:
+        told, _answer = _answer, None
+        out(json.dumps(envelope(told.command, told.data, code, error), indent=2))
+
+
+def envelope(command: str, data: object, code: int, error: HvdError | None) -> dict[str, Any]:
+    """Return what every `--json` prints; `ok` is exit code 0. docs/json.md describes it."""
+    return {
+        "version": ENVELOPE,
+        "command": command,
+        "ok": code == 0,
+        "data": data,
+        "error": None if error is None else error_json(error),
+    }
+
+
+def error_json(error: HvdError) -> dict[str, Any]:
+    """Return an error as JSON: the message, the hint, what each host said, and the mistakes in a cluster.yaml."""
+    hosts = {
+        part.host: {"message": part.message, "hint": part.hint, "output": part.output}
+        for part in _parts(error)
+        if isinstance(part, HostError)
+    }
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    return {
+        "message": error.message,
+        "hint": error.hint,
+        "hosts": hosts,
+        "problems": [asdict(problem) for problem in problems],
+    }
 
 
 def show_error(error: HvdError, verbose: bool = False) -> None:
@@ -61,7 +117,7 @@ def _parts(error: HvdError) -> list[HvdError]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on stdout; the last column takes what is left of the line."""
+    """Print a table on stdout, on stderr where stdout is JSON; the last column takes what is left of the line."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -72,7 +128,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         drawn.add_row(*(Text(cell) for cell in row))
     # a pipe has no width: one line per row
-    Console(highlight=False, width=None if sys.stdout.isatty() else WIDE).print(drawn)
+    stream = sys.stdout if _answer is None else sys.stderr
+    Console(file=stream, highlight=False, width=None if stream.isatty() else WIDE).print(drawn)
 
 
 class HostLines:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 from clusters import TWO
+from workdesk import CONTEXTS
 
 from hvdcompose import __version__
 
@@ -32,59 +33,6 @@ train:
 """
 
 
-class Desk:
-    """A folder to work in, with stand-ins first on PATH and no settings of the person who runs the tests."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "work"
-        self.folder.mkdir()
-        self.bin = folder / "bin"
-        self.bin.mkdir()
-        self.env = {
-            "PATH": f"{self.bin}:/usr/bin:/bin",
-            "HOME": str(folder),
-            "XDG_STATE_HOME": str(folder / "state"),
-            "COLUMNS": "200",
-            "NO_COLOR": "1",
-            "TERM": "dumb",
-        }
-
-    def write(self, text: str, name: str = "cluster.yaml") -> Path:
-        path = self.folder / name
-        path.write_text(text)
-        return path
-
-    def docker(self, script: str) -> None:
-        path = self.bin / "docker"
-        path.write_text(f"#!/bin/sh\n{script}")
-        path.chmod(0o755)
-
-    def start(self, *words: str, **more) -> subprocess.Popen:
-        command = [sys.executable, "-c", "from hvdcompose.cli.main import main; main()", *words]
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, cwd=self.folder, env=self.env, text=True, **pipes, **more)
-
-    def run(self, *words: str) -> tuple[int, str, str]:
-        process = self.start(*words)
-        out, err = process.communicate(timeout=120)
-        assert "Traceback" not in err, err
-        return process.returncode, out, err
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
-
-
-CONTEXTS = """
-case "$*" in
-"context ls"*)
-  echo '{"Name": "default", "DockerEndpoint": "unix:///nowhere/docker.sock"}'
-  echo '{"Name": "alpha", "DockerEndpoint": "unix:///nowhere/alpha.sock"}'
-  echo '{"Name": "beta", "DockerEndpoint": "unix:///nowhere/beta.sock"}' ;;
-*) echo 'Cannot connect to the Docker daemon at unix:///nowhere. Is the docker daemon running?' >&2; exit 1 ;;
-esac
-"""
 COMMANDS = ("render", "plan", "apply", "run", "stop", "status", "logs", "down", "keys", "lab")
 
 
@@ -295,8 +243,8 @@ def test_status_shows_every_host_though_none_answers(desk):
     assert [line.split()[:3] for line in lines[1:]] == [["alpha", "alpha", "launcher"], ["beta", "beta", "worker"]]
     code, out, _ = desk.run("status", "--json")
     told = json.loads(out)
-    assert (code, told["hvdcompose"], told["command"]) == (1, 1, "status")
-    assert [(row["host"], row["failed"]) for row in told["data"]] == [("alpha", True), ("beta", True)]
+    assert (code, told["version"], told["command"], told["ok"], told["error"]) == (1, 1, "status", False, None)
+    assert [(row["host"], row["failed"]) for row in told["data"]["hosts"]] == [("alpha", True), ("beta", True)]
 
 
 def test_logs_of_a_host_that_is_not_there(desk):

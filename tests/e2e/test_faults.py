@@ -81,7 +81,7 @@ def test_hosts_that_are_off_or_frozen_keep_nothing_from_the_others(stand: Made) 
     assert f"  -> docker --context {frozen} version\n" in failed.stderr
     assert stand.ids(1, 2) == before
 
-    rows = {row["host"]: row for row in json.loads(stand.hvd("status", "--json", code=1).stdout)["data"]}
+    rows = {row["host"]: row for row in json.loads(stand.hvd("status", "--json", code=1).stdout)["data"]["hosts"]}
     assert rows[h1]["state"].startswith("Exited (0)")
     assert rows[h2]["state"].startswith("Up ")
     for host, line in ((frozen, told[0]), (off, told[1])):

@@ -311,9 +311,9 @@ def test_a_second_client_adopts_the_key_and_a_host_may_leave(job: Made, tmp_path
 
 def test_status_as_json(job: Made) -> None:
     told = json.loads(job.hvd("status", "--json").stdout)
-    assert told["hvdcompose"] == 1
-    assert [row["host"] for row in told["data"]] == [job.desk.host(n) for n in range(1, 5)]
-    assert told["data"][0]["state"] == "not there"
+    assert (told["version"], told["ok"]) == (1, True)
+    assert [row["host"] for row in told["data"]["hosts"]] == [job.desk.host(n) for n in range(1, 5)]
+    assert told["data"]["hosts"][0]["state"] == "not there"
 
 
 def test_two_at_once_leave_a_state_that_the_next_command_understands(job: Made) -> None:

@@ -33,7 +33,8 @@ def status(file: File = HERE, as_json: Json = False) -> None:
     seen = survey(target)
     rows = [row(plan, seen.hosts[plan.host], seen.plan, seen.instead) for plan in target.plans.values()]
     if as_json:
-        console.show_json("status", [row.to_json() for row in rows])
+        refusal = console.error_json(seen.refusal) if seen.refusal else None
+        console.answer({"hosts": [row.to_json() for row in rows], "refusal": refusal})
     else:
         _show_rows(rows)
     if seen.refusal is not None:

@@ -94,7 +94,7 @@ def status(name: Name = "lab", as_json: Json = False) -> None:
     lab = operations.open_lab(name)
     network, hosts = operations.status(lab)
     if as_json:
-        console.show_json("lab status", _document(name, network, hosts))
+        console.answer(_document(name, network, hosts))
         return
     if not hosts:
         _report("", f"no hosts in the lab {name}: hvdcompose lab up{lab.option}")

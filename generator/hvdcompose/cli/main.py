@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ import typer
 
 from hvdcompose import __version__
 from hvdcompose.cli import hosts, lab, render, runs
-from hvdcompose.errors import INTERRUPTED, HvdError, ViewEnded
+from hvdcompose.errors import INTERRUPTED, HvdError, UsageError, ViewEnded
 
 # looking for pydantic plugins reads the metadata of every installed package: 60 ms of each command, for nothing
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -54,28 +55,55 @@ def _as_ctrl_c(*_: object) -> None:
 
 
 def run(words: list[str]) -> int:
-    """Run one command line; return the exit code. Every error that a user can cause is printed here, once."""
+    """Run one command line; return the exit code. Every error that a user can cause is printed here, once.
+
+    With `--json` the envelope is printed here too, when the command has ended, however it did.
+    """
+    before_dashes = words[: words.index("--")] if "--" in words else words
+    if "--json" not in before_dashes:
+        return _run(words)[0]
+    from hvdcompose import console
+
+    console.want_json(_name(before_dashes))
+    code, error = _run(words)
+    console.end_json(code, error)
+    return code
+
+
+def _run(words: list[str]) -> tuple[int, HvdError | None]:
+    """Return the exit code and, where there is one, the error, which has been shown."""
     try:
         app(words, prog_name="hvdcompose")
     except ViewEnded as end_of_view:
         from hvdcompose.console import say
 
         say(f"\n{end_of_view.message}", "cyan")
-        return end_of_view.exit_code
+        return end_of_view.exit_code, end_of_view
     except HvdError as error:
         from hvdcompose.console import show_error
 
         show_error(error)
-        return error.exit_code
+        return error.exit_code, error
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-        return _interrupted() if code == INTERRUPTED else code
-    return 0
+        if code == INTERRUPTED:
+            return code, _interrupted()
+        mistake = getattr(end.__context__, "format_message", None)  # typer has shown it before it exits
+        return code, UsageError(str(mistake())) if code and mistake else None
+    return 0, None
 
 
-def _interrupted() -> int:
+def _name(words: list[str]) -> str:
+    """Return the name of the command in a command line: one word, or two where the first is a group."""
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    groups = {group.name for group in app.registered_groups}
+    return " ".join(names[: 2 if names[:1] and names[0] in groups else 1])
+
+
+def _interrupted() -> HvdError:
     from hvdcompose.hosts import process
 
     process.end_children()
-    sys.stderr.write("\ninterrupted: what was done stays; the same command goes on from there\n")
-    return INTERRUPTED
+    told = HvdError("interrupted: what was done stays; the same command goes on from there")
+    sys.stderr.write(f"\n{told.message}\n")
+    return told

@@ -18,7 +18,7 @@ File = Annotated[
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="End a live run where it is in the way.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, in a versioned envelope.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, told in docs/json.md.")]
 HERE = Path("cluster.yaml")
 AFTER_DASHES = "hvdcompose.command"
 

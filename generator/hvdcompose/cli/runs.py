@@ -32,7 +32,7 @@ def plan(file: File = HERE, as_json: Json = False) -> None:
     seen = look(target)
     if as_json:
         steps = [{"host": step.host, "action": str(step.action), "cause": step.cause} for step in seen.plan.steps]
-        console.show_json("plan", {"steps": steps, "live_run": seen.plan.live})
+        console.answer({"steps": steps, "live_run": seen.plan.live})
         return
     show_plan(target, seen)
 
