@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+import typer.main
 from clusters import TWO
 from workdesk import CONTEXTS, Desk
 
+from hvdcompose.cli.main import app
 from hvdcompose.console import envelope
 from hvdcompose.errors import ConfigError, HostError, HostsFailed, HvdError, Problem, UsageError
 
@@ -84,15 +86,6 @@ def test_mistakes_in_the_file_are_told_one_by_one(desk):
     assert answer["error"]["message"] == "cluster.yaml:{line}:{column}: {path}: {message}".format(**problem)
 
 
-def test_hosts_that_do_not_answer_are_told_by_name(desk):
-    desk.write(TWO)
-    desk.docker(CONTEXTS)
-    code, answer = told(desk, "plan")
-    assert code == 1
-    assert set(answer["error"]["hosts"]) == {"alpha", "beta"}
-    assert answer["error"]["hosts"]["beta"]["hint"] == "docker --context beta version"
-
-
 @pytest.mark.parametrize(
     ("words", "command", "message"),
     [
@@ -113,3 +106,65 @@ def test_what_follows_the_dashes_is_no_option_of_ours(desk):
     code, out, err = desk.run("run", "--", "python", "train.py", "--json")
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
+
+
+# these show what another program prints, or are JSON by themselves
+WITHOUT = {"logs", "lab shell"}
+
+
+def commands(group, *above: str) -> dict[str, set[str]]:
+    """Return {command: its options} of a group and of the groups in it."""
+    found: dict[str, set[str]] = {}
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found |= commands(command, *above, name)
+        else:
+            found[" ".join((*above, name))] = {option for param in command.params for option in param.opts}
+    return found
+
+
+def test_every_command_that_tells_something_takes_json():
+    found = commands(typer.main.get_command(app))
+    assert {name for name, options in found.items() if "--json" not in options} == WITHOUT
+
+
+def test_render(desk):
+    desk.write(TWO)
+    root = str(desk.folder / "compose")
+    assert told(desk, "render", "--check") == (
+        1,
+        {
+            "version": 1,
+            "command": "render",
+            "ok": False,
+            "data": {"folder": root, "hosts": ["alpha", "beta"], "stale": ["alpha", "beta"], "written": []},
+            "error": None,
+        },
+    )
+    assert told(desk, "render")[1]["data"]["written"] == ["alpha", "beta"]
+    assert told(desk, "render")[1]["data"] == {"folder": root, "hosts": ["alpha", "beta"], "stale": [], "written": []}
+
+
+@pytest.mark.parametrize("command", ["plan", "apply", "run", "stop", "keys rotate", "down"])
+def test_hosts_that_do_not_answer_are_told_by_name(command, desk):
+    desk.write(TWO)
+    desk.docker(CONTEXTS)
+    code, answer = told(desk, *command.split())
+    assert (code, answer["command"]) == (1, command)
+    assert set(answer["error"]["hosts"]) == {"alpha", "beta"}
+    assert answer["error"]["hosts"]["beta"]["hint"] == "docker --context beta version"
+
+
+def test_down_tells_which_hosts_are_clear(desk):
+    desk.write(TWO)
+    desk.docker(CONTEXTS)
+    _, answer = told(desk, "down")
+    assert answer["data"] == {"hosts": {"alpha": {"cleared": False}, "beta": {"cleared": False}}}
+
+
+@pytest.mark.parametrize("command", ["lab up", "lab status", "lab down", "lab image"])
+def test_a_lab_without_an_engine(command, desk):
+    desk.docker("echo 'Cannot connect to the Docker daemon at unix:///nowhere.' >&2; exit 1")
+    _, answer = told(desk, *command.split())
+    assert (answer["command"], answer["ok"], answer["data"]) == (command, False, None)
+    assert answer["error"]["message"]

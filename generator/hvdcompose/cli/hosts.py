@@ -32,11 +32,9 @@ def status(file: File = HERE, as_json: Json = False) -> None:
     target = target_of(file)
     seen = survey(target)
     rows = [row(plan, seen.hosts[plan.host], seen.plan, seen.instead) for plan in target.plans.values()]
-    if as_json:
-        refusal = console.error_json(seen.refusal) if seen.refusal else None
-        console.answer({"hosts": [row.to_json() for row in rows], "refusal": refusal})
-    else:
-        _show_rows(rows)
+    refusal = console.error_json(seen.refusal) if seen.refusal else None
+    console.answer({"hosts": [row.to_json() for row in rows], "refusal": refusal})
+    _show_rows(rows)
     if seen.refusal is not None:
         console.say("apply would refuse:")
         console.show_error(seen.refusal)
@@ -92,6 +90,7 @@ def down(
         bool, typer.Option("--volumes", help="Also keys, code, run records and named data volumes.")
     ] = False,
     yes: Yes = False,
+    as_json: Json = False,
 ) -> None:
     """Take everything off every host (docker compose down), those that left cluster.yaml included."""
     from hvdcompose import console
@@ -114,6 +113,7 @@ def down(
     with working_on(target.cluster):
         outcomes = take_down(target, console.HostLines([*target.plans, *target.gone]), volumes=volumes)
         failed = errors(outcomes)
+        console.answer({"hosts": {name: {"cleared": outcome.ok} for name, outcome in outcomes.items()}})
         if volumes and not failed:
             forget_key(target.cluster)
     if failed:
@@ -127,10 +127,10 @@ def down(
 
 
 @keys.command()
-def rotate(file: File = HERE) -> None:
+def rotate(file: File = HERE, as_json: Json = False) -> None:
     """Make new keys and put them on every host; the workers are made anew, nothing is launched."""
     from hvdcompose import console
-    from hvdcompose.cli.runs import show_plan
+    from hvdcompose.cli.runs import show_plan, steps_json
     from hvdcompose.deploy.containers import bring_keys_to_primary
     from hvdcompose.deploy.look import look
     from hvdcompose.deploy.operations import converge, refuse_live
@@ -142,6 +142,7 @@ def rotate(file: File = HERE) -> None:
         console.say(f"new host keys; those to log in with stay as they are in {target.cluster.ssh.volume}, your own")
     with working_on(target.cluster):
         seen = look(target, launches=False, new_key=ClusterKey.generate())
+        console.answer({"steps": steps_json(seen)})
         refuse_live(seen, "new keys would end it")
         show_plan(target, seen)
         converge(target, seen, console.HostLines(target.plans))

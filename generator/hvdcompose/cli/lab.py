@@ -56,8 +56,10 @@ def up(
         str | None, typer.Option(help="Network of the hosts, host N is its 10+N; default: 10.213.77.0/24.")
     ] = None,
     name: Name = "lab",
+    as_json: Json = False,
 ) -> None:
     """Start virtual hosts (docker run), each with an engine and a Docker context of its own."""
+    from hvdcompose import console
     from hvdcompose.lab import operations, spec
 
     lab = operations.open_lab(name)
@@ -71,6 +73,15 @@ def up(
     )
     raised = operations.up(lab, request, _report)
     steps = raised.plan.steps
+    console.answer(
+        {
+            "lab": name,
+            "subnet": str(raised.plan.subnet),
+            "hosts": [{"name": step.host.name, "address": str(step.host.address)} for step in steps],
+            "acted": raised.acted,
+            "seconds": round(raised.seconds, 3),
+        }
+    )
     count = f"{len(steps)} host{'s' if len(steps) > 1 else ''}"
     if raised.acted:
         _report("", f"{count} ready in {raised.seconds:.1f} s, on {raised.plan.subnet}")
@@ -93,9 +104,7 @@ def status(name: Name = "lab", as_json: Json = False) -> None:
 
     lab = operations.open_lab(name)
     network, hosts = operations.status(lab)
-    if as_json:
-        console.answer(_document(name, network, hosts))
-        return
+    console.answer(_document(name, network, hosts))
     if not hosts:
         _report("", f"no hosts in the lab {name}: hvdcompose lab up{lab.option}")
         return
@@ -148,11 +157,15 @@ def _document(name: str, network: Network | None, hosts: list[HostStatus]) -> di
 def down(
     name: Name = "lab",
     images: Annotated[bool, typer.Option("--images", help="Remove the images that hosts are made of as well.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Remove all virtual hosts with their data, their network and their contexts (docker rm)."""
+    from hvdcompose import console
     from hvdcompose.lab import operations
 
-    if operations.down(operations.open_lab(name), _report, remove_images=images):
+    removed = operations.down(operations.open_lab(name), _report, remove_images=images)
+    console.answer({"lab": name, "removed": removed})
+    if removed:
         _report("", "gone")
     else:
         _report("", f"there is no lab {name}: nothing to do")
@@ -178,11 +191,14 @@ def shell(
 @app.command()
 def image(
     rootless: Annotated[bool, typer.Option("--rootless", help="The image of rootless hosts as well.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Build the image of the virtual hosts now (docker build), as `up` does when it is missing."""
     from hvdcompose import console
     from hvdcompose.lab import engine, images
 
     docker = engine.find_engine()
-    for kind in (False, True) if rootless else (False,):
-        console.out(images.ensure_image(docker, _report, rootless=kind))
+    names = [images.ensure_image(docker, _report, rootless=kind) for kind in ((False, True) if rootless else (False,))]
+    console.answer({"images": names})
+    for name in names:
+        console.out(name)

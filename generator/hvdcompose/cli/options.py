@@ -18,6 +18,7 @@ File = Annotated[
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="End a live run where it is in the way.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+# the boundary in main.py reads it: a command gives `console.answer` its data, and what it prints goes to stderr
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, told in docs/json.md.")]
 HERE = Path("cluster.yaml")
 AFTER_DASHES = "hvdcompose.command"

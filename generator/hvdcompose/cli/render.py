@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hvdcompose.cli.options import HERE, File
+from hvdcompose.cli.options import HERE, File, Json
 
 
 def register(app: typer.Typer) -> None:
@@ -19,6 +19,7 @@ def render(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; fail when a file is missing or stale.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write compose/<host>/compose.yaml for every host of cluster.yaml."""
     from hvdcompose import console
@@ -31,6 +32,7 @@ def render(
     root = file.absolute().parent / "compose"
     texts = {plan.host: text_of(plan) for plan in plan_hosts(cluster)}
     stale = composefiles.stale(root, texts)
+    console.answer({"folder": str(root), "hosts": list(texts), "stale": stale, "written": [] if check else stale})
     if check:
         for host in stale:
             console.say(f"{composefiles.compose_file(root, host)} is not what cluster.yaml renders", "bold red")

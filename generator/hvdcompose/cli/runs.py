@@ -30,11 +30,20 @@ def plan(file: File = HERE, as_json: Json = False) -> None:
 
     target = target_of(file)
     seen = look(target)
-    if as_json:
-        steps = [{"host": step.host, "action": str(step.action), "cause": step.cause} for step in seen.plan.steps]
-        console.answer({"steps": steps, "live_run": seen.plan.live})
-        return
+    console.answer({"steps": steps_json(seen), "live_run": seen.plan.live})
     show_plan(target, seen)
+
+
+def steps_json(seen: Seen) -> list[dict[str, str]]:
+    """Return the plan's steps as JSON."""
+    return [{"host": step.host, "action": str(step.action), "cause": step.cause} for step in seen.plan.steps]
+
+
+def _answer(seen: Seen, run: str | None, *, launched: bool, exit_code: int | None = None) -> None:
+    """Keep what apply and run tell a program; `exit_code` is None while the run goes on, and where nobody followed."""
+    from hvdcompose import console
+
+    console.answer({"steps": steps_json(seen), "run": run, "launched": launched, "exit_code": exit_code})
 
 
 def show_plan(target: Target, seen: Seen) -> None:
@@ -61,6 +70,7 @@ def apply(
     file: File = HERE,
     follow: Annotated[bool, typer.Option("--follow", help="Stay and show the run until it ends.")] = False,
     replace: Replace = False,
+    as_json: Json = False,
 ) -> None:
     """Make the hosts as cluster.yaml wants them (docker compose up), and launch its run if it never ran."""
     from hvdcompose import console
@@ -71,11 +81,15 @@ def apply(
     target = target_of(file)
     with working_on(target.cluster):
         seen = look(target, replace=replace)
+        _answer(seen, seen.plan.live, launched=False)
         show_plan(target, seen)
         run_id = converge(target, seen, console.HostLines(target.plans))
     live = run_id or seen.plan.live
+    _answer(seen, live, launched=run_id is not None)
     if follow and live:
-        raise typer.Exit(_follow(target, live))
+        code = _follow(target, live)
+        _answer(seen, live, launched=run_id is not None, exit_code=code)
+        raise typer.Exit(code)
     if run_id:
         console.say("the run goes on by itself; watch it: hvdcompose logs -f", "cyan")
     elif not live:
@@ -87,6 +101,7 @@ def run(
     file: File = HERE,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not stay to show the run.")] = False,
     replace: Replace = False,
+    as_json: Json = False,
 ) -> None:
     """Launch once more, after bringing the hosts up to date; `run -- COMMAND` launches another command instead."""
     from hvdcompose import console
@@ -100,10 +115,14 @@ def run(
         target = target.with_command(tuple(command))
     with working_on(target.cluster):
         seen = look(target, forced=True, replace=replace)
+        _answer(seen, seen.plan.live, launched=False)
         show_plan(target, seen)
         run_id = converge(target, seen, console.HostLines(target.plans))
+    _answer(seen, run_id, launched=run_id is not None)
     if run_id and not detach:
-        raise typer.Exit(_follow(target, run_id))
+        code = _follow(target, run_id)
+        _answer(seen, run_id, launched=True, exit_code=code)
+        raise typer.Exit(code)
     console.say("watch it: hvdcompose logs -f", "cyan")
 
 
@@ -134,11 +153,12 @@ def _follow(target: Target, run_id: str) -> int:
     return 1 if end.code else 0
 
 
-def stop(file: File = HERE) -> None:
+def stop(file: File = HERE, as_json: Json = False) -> None:
     """End the live run on all hosts; the workers stay."""
     from hvdcompose import console
     from hvdcompose.deploy.operations import stop_live
 
     target = target_of(file)
     live = stop_live(target)
+    console.answer({"run": live.run if live else None, "host": live.host if live else None})
     console.say(f"run {live.run} is ended" if live else "no run is live")
