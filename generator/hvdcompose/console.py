@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
+import os
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,8 +15,10 @@ from hvdcompose.errors import ConfigError, HostError, HostsFailed, HvdError
 
 ENVELOPE = 1  # version of what --json prints; a key that is only added does not raise it
 WIDE = 400
-_PERCENT = re.compile(r"(\d+) %$")
+PLAIN_SECONDS = 5.0  # between two lines of one host's progress, where nobody sees a line change
 _lock = threading.Lock()
+_below: dict[str, str] = {}  # host -> its line of progress, as it stands below everything else on a terminal
+_drawn = 0  # how many lines that are
 
 
 @dataclass
@@ -29,8 +32,11 @@ class _Answer:
 _answer: _Answer | None = None  # None: nobody wants JSON
 
 
-def say(text: str, style: str = "") -> None:
-    """Print a line for a person; plain where nobody sees colours, and then without the time that rich takes to load."""
+def say(text: str, style: str = "", ends: str = "") -> None:
+    """Print a line for a person; plain where nobody sees colours, and then without the time that rich takes to load.
+
+    ends: the host whose progress, if it has any below, is over with this.
+    """
     with _lock:
         if not sys.stderr.isatty():
             sys.stderr.write(f"{text}\n")
@@ -39,7 +45,10 @@ def say(text: str, style: str = "") -> None:
         from rich.console import Console
         from rich.text import Text
 
+        _erase_below()
+        _below.pop(ends, None)
         Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, style=style))
+        _draw_below()
 
 
 def out(text: str) -> None:
@@ -98,6 +107,7 @@ def error_json(error: HvdError) -> dict[str, Any]:
 
 def show_error(error: HvdError, verbose: bool = False) -> None:
     """Print an error once: what is wrong, per host where there are several, then what to do."""
+    end_progress()
     for part in _parts(error):
         part_lines = part.message.splitlines() or [""]
         prefix = f"{part.host}: " if isinstance(part, HostError) else ""
@@ -133,18 +143,80 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 class HostLines:
-    """Progress of many hosts at once: a line for each thing that happens, and a percentage only every tenth part."""
+    """Progress of many hosts at once.
+
+    What happens is a line; how far something is stands, on a terminal, in one line per host below, and elsewhere is a
+    line now and then.
+    """
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._width = max((len(host) for host in hosts), default=0)
-        self._tenths: dict[str, int] = {}
+        self._told: dict[str, tuple[int, float]] = {}  # where nobody sees a line change: (percent, when)
 
     def host(self, host: str, text: str) -> None:
-        """Tell what happens on a host."""
-        percent = _PERCENT.search(text)
-        if percent:
-            tenth = int(percent.group(1)) // 10
-            if self._tenths.get(host) == tenth:
-                return
-            self._tenths[host] = tenth
-        say(f"{host:<{self._width}}  {text}")
+        """Tell what happens on a host; this ends its progress."""
+        self._told.pop(host, None)
+        say(self._line(host, text), ends=host)
+
+    def progress(self, host: str, text: str, percent: int) -> None:
+        """Tell how far something on a host is."""
+        if _redraws():
+            _draw(host, self._line(host, text))
+            return
+        now = time.monotonic()
+        told = self._told.setdefault(host, (percent, now))
+        if worth_a_line(told, percent, now):
+            self._told[host] = (percent, now)
+            say(self._line(host, text))
+
+    def _line(self, host: str, text: str) -> str:
+        return f"{host:<{self._width}}  {text}"
+
+
+def worth_a_line(told: tuple[int, float], percent: int, now: float) -> bool:
+    """Tell whether progress is worth another line: (percent, when) of the last one, now in seconds. Pure."""
+    return percent - told[0] >= 10 and now - told[1] >= PLAIN_SECONDS
+
+
+def fitting(lines: Sequence[str], columns: int, rows: int) -> list[str]:
+    """Return lines that stay where they are drawn: no wider than the terminal, and no more than fit. Pure."""
+    most = max(1, rows - 2)
+    shown = lines if len(lines) <= most else [*lines[: most - 1], f"... and {len(lines) - most + 1} more"]
+    return [line[: columns - 1] for line in shown]
+
+
+def _redraws() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _draw(host: str, line: str) -> None:
+    """Show a host's line below everything else, in the place of its last one."""
+    with _lock:
+        _below[host] = line
+        _erase_below()
+        _draw_below()
+
+
+def _erase_below() -> None:
+    global _drawn
+    if _drawn:
+        sys.stderr.write(f"\x1b[{_drawn}A\x1b[J")
+    _drawn = 0
+
+
+def _draw_below() -> None:
+    global _drawn
+    if _below:
+        size = os.get_terminal_size(sys.stderr.fileno())
+        lines = fitting([*_below.values()], size.columns or 80, size.lines or 24)
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.flush()
+        _drawn = len(lines)
+
+
+def end_progress() -> None:
+    """Take the lines that show progress away: what comes now is about something else."""
+    with _lock:
+        _erase_below()
+        _below.clear()
+        sys.stderr.flush()

@@ -47,6 +47,23 @@ NEEDS = [
         ImageNeeds(pull={"alpha": "it has no such image, nor has this machine"}),
         id="nobody can send it",
     ),
+    *(
+        pytest.param(
+            image,
+            None,
+            hosts(RIGHT, None),
+            ImageNeeds(send={"beta": "it has no such image; alpha has it, this machine has not"}),
+            id=f"only the primary has it, and {image.pull}",
+        )
+        for image in (BY_NAME, NEVER)
+    ),
+    pytest.param(
+        PINNED,
+        None,
+        hosts(RIGHT, None),
+        ImageNeeds(pull={"beta": "it has no such image, one named by its digest is not sent"}),
+        id="by digest, on the primary only",
+    ),
     pytest.param(NEVER, RIGHT, hosts(None, None), ImageNeeds(send=dict.fromkeys(X86, LACKS)), id="never, sent"),
     pytest.param(NEVER, None, hosts(RIGHT, RIGHT), ImageNeeds(pull={}), id="never, all have it"),
     pytest.param(
@@ -92,10 +109,47 @@ NEEDS = [
 
 @pytest.mark.parametrize(("image", "client", "there", "needs"), NEEDS)
 def test_needs(image, client, there, needs):
-    assert image_needs(image, client, there, X86, wanted_build="b1" if image.build else "") == needs
+    assert image_needs(image, client, there, X86, primary="alpha", wanted_build="b1" if image.build else "") == needs
+
+
+HERE_NOT = "; this machine has no engine"
+WITHOUT_ENGINE = [
+    # the hosts' -> what is to be done where only the primary can build
+    pytest.param(
+        hosts(None, OLD),
+        ImageNeeds(build=f"not built yet{HERE_NOT}", builder="alpha", send={"beta": "after the build"}),
+        id="not built yet",
+    ),
+    pytest.param(
+        hosts(OLD, BUILT),
+        ImageNeeds(build=f"its folder changed{HERE_NOT}", builder="alpha", send={"beta": "after the build"}),
+        id="its folder changed",
+    ),
+    pytest.param(hosts(BUILT, OLD), ImageNeeds(send={"beta": "it has another one: d0, on alpha d1"}), id="built there"),
+    pytest.param(hosts(BUILT, BUILT), ImageNeeds(send={}), id="all have it"),
+]
+
+
+@pytest.mark.parametrize(("there", "needs"), WITHOUT_ENGINE)
+def test_a_client_without_an_engine_builds_on_the_primary(there, needs):
+    found = image_needs(BUILD, None, there, X86, primary="alpha", engine_here=False, wanted_build="b1")
+    assert found == needs
+
+
+def test_a_client_without_an_engine_needs_none_to_pull():
+    found = image_needs(BY_NAME, None, hosts(None, None), X86, primary="alpha", engine_here=False)
+    assert found == ImageNeeds(pull=dict.fromkeys(X86, "it has no such image, nor has this machine"))
 
 
 REFUSALS = [
+    pytest.param(
+        BY_NAME,
+        None,
+        hosts(RIGHT, None),
+        {"alpha": "x86_64", "beta": "aarch64"},
+        ["beta: it is arm64, the image trainer:1 is for amd64"],
+        id="the primary's is for another architecture",
+    ),
     pytest.param(
         NEVER,
         None,
@@ -176,7 +230,7 @@ REFUSALS = [
 @pytest.mark.parametrize(("image", "client", "there", "machines", "told"), REFUSALS)
 def test_refusals(image, client, there, machines, told):
     with pytest.raises(Refused) as caught:
-        image_needs(image, client, there, machines, wanted_build="b1" if image.build else "")
+        image_needs(image, client, there, machines, primary="alpha", wanted_build="b1" if image.build else "")
     assert caught.value.message.splitlines() == told
     assert caught.value.hint and caught.value.exit_code == REFUSED
 
@@ -187,11 +241,11 @@ def test_refusals(image, client, there, machines, told):
 )
 def test_machines_and_images_name_architectures_differently(machine, architecture):
     client = ImageFacts("d1", architecture, 1, "")
-    assert image_needs(BY_NAME, client, {"a": None}, {"a": machine}).send == {"a": LACKS}
+    assert image_needs(BY_NAME, client, {"a": None}, {"a": machine}, primary="a").send == {"a": LACKS}
 
 
 def test_an_engine_that_does_not_tell_its_architecture_is_not_refused():
-    assert image_needs(BY_NAME, RIGHT, {"a": None}, {"a": ""}).send == {"a": LACKS}
+    assert image_needs(BY_NAME, RIGHT, {"a": None}, {"a": ""}, primary="a").send == {"a": LACKS}
 
 
 SETTLED = [

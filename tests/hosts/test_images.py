@@ -11,7 +11,7 @@ import pytest
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import images
 from hvdcompose.hosts.engine import Engine, client_words
-from hvdcompose.hosts.images import ImageFacts, build_words, client_image, identity, image_facts, parse_image
+from hvdcompose.hosts.images import HERE, ImageFacts, build_words, client_image, identity, image_facts, parse_image
 
 TOLD = {
     "Id": "sha256:aaaa",
@@ -116,16 +116,21 @@ def test_an_engine_that_is_off_is_no_missing_image(program):
     program("docker", "echo 'Cannot connect to the Docker daemon at unix:///x.' >&2; exit 1\n")
     with pytest.raises(HostError):
         image_facts(Engine("beta", "c1"), "trainer:1")
-    assert client_image("trainer:1") is None, "a client needs no engine of its own"
+    with pytest.raises(HostError) as caught:
+        client_image("trainer:1")
+    assert caught.value.host == "this machine"
 
 
 def test_a_client_without_docker(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert client_image("trainer:1") is None
+    with pytest.raises(HostError, match="docker is not installed"):
+        client_image("trainer:1")
 
 
 def test_the_words_of_a_build():
-    words = build_words("trainer:1", Path("/w/trainer"), {"CUDA": "12.6", "ODD": "a b$c\n"}, "d1")
+    there = build_words(Engine("beta", "c1"), "trainer:1", Path("/w"), {}, "d1")
+    assert there[:4] == ["docker", "--context", "c1", "build"]
+    words = build_words(HERE, "trainer:1", Path("/w/trainer"), {"CUDA": "12.6", "ODD": "a b$c\n"}, "d1")
     assert words == [
         *("docker", "build", "--force-rm", "--label", "hvdcompose.build=d1", "-t", "trainer:1"),
         *("--build-arg", "CUDA=12.6", "--build-arg", "ODD=a b$c\n", "/w/trainer"),
@@ -135,72 +140,46 @@ def test_the_words_of_a_build():
 def test_a_build_tells_its_lines(program):
     program("docker", "echo one; printf '\\033[91mtwo\\n\\033[0m' >&2; echo; echo three\n")
     told: list[str] = []
-    images.build("trainer:1", Path("/w"), {}, "d1", told.append)
+    images.build(HERE, "trainer:1", Path("/w"), {}, "d1", told.append)
     assert sorted(told) == ["one", "three", "two"]
 
 
 def test_a_build_that_fails_is_told_with_its_end(program):
     program("docker", "for i in $(seq 50); do echo line $i; done; echo broken >&2; exit 3\n")
     with pytest.raises(HostError) as caught:
-        images.build("trainer:1", Path("/w"), {}, "d1", lambda _: None)
+        images.build(HERE, "trainer:1", Path("/w"), {}, "d1", lambda _: None)
     assert caught.value.message == "building trainer:1 from /w failed (exit 3)"
     lines = caught.value.output.splitlines()
     assert lines[-1] == "broken" and "line 50" in lines and "line 1" not in lines
 
 
-SEND = """
-[ "$1" != --context ] || shift 2
-case "$1" in
-save) head -c 3000000 /dev/zero ;;
-load) cat > {folder}/loaded; echo 'Loaded image: trainer:1' ;;
-esac
-"""
-
-
-def test_sending_moves_every_byte(program, tmp_path):
-    program("docker", SEND.format(folder=tmp_path))
-    told: list[str] = []
-    images.send(Engine("beta", "c1"), "trainer:1", 3_000_000, told.append)
-    assert (tmp_path / "loaded").read_bytes() == bytes(3_000_000)
-    assert told[-1] == "image unpacking"
-
-
-def test_a_load_that_fails_is_told_of_the_host(program):
+def test_a_pull_tells_its_layers(program, tmp_path):
     program(
         "docker",
-        """
-        [ "$1" != --context ] || shift 2
-        case "$1" in
-        save) head -c 3000000 /dev/zero ;;
-        load) head -c 10 > /dev/null; echo 'write /var/lib/docker/x: no space left on device' >&2; exit 1 ;;
-        esac
+        f"""
+        echo "$*" > {tmp_path}/words
+        echo '1: Pulling from team/trainer'
+        for layer in 0123456789ab ba9876543210; do echo "$layer: Pulling fs layer"; done
+        for layer in ba9876543210 0123456789ab; do echo "$layer: Pull complete"; done
         """,
     )
+    told: list[tuple[str, int]] = []
+    images.pull(Engine("beta", "c1"), "team/trainer:1", lambda text, percent: told.append((text, percent)))
+    assert (tmp_path / "words").read_text() == "--context c1 pull team/trainer:1\n"
+    assert told[-2:] == [("image 1 of 2 layers", 50), ("image 2 of 2 layers", 100)]
+
+
+def test_a_pull_that_fails_is_told_of_its_host(program):
+    program("docker", "echo 'Error response from daemon: manifest unknown: manifest unknown' >&2; exit 1\n")
     with pytest.raises(HostError) as caught:
-        images.send(Engine("beta", "c1"), "trainer:1", 3_000_000, lambda _: None)
-    assert (caught.value.host, caught.value.message) == ("beta", "sending trainer:1: its disk is full")
+        images.pull(Engine("beta", "c1"), "team/trainer:1", lambda *_: None)
+    assert (caught.value.host, caught.value.message) == (
+        "beta", "pulling team/trainer:1: the registry has no such image"
+    )  # fmt: skip
 
 
-def test_a_save_that_fails_is_told_of_this_machine(program):
-    program(
-        "docker",
-        """
-        [ "$1" != --context ] || shift 2
-        case "$1" in
-        save) echo 'Error response from daemon: reference does not exist' >&2; exit 1 ;;
-        load) cat > /dev/null ;;
-        esac
-        """,
-    )
-    with pytest.raises(HostError) as caught:
-        images.send(Engine("beta", "c1"), "trainer:1", 3_000_000, lambda _: None)
-    assert (caught.value.host, caught.value.message) == ("this machine", "docker save trainer:1 failed")
-    assert "reference does not exist" in caught.value.output
-
-
-def test_a_host_that_takes_nothing_more_is_given_up(program, monkeypatch):
-    monkeypatch.setattr(images, "STALLED_SECONDS", 1.0)
-    program("docker", 'case "$3" in save) head -c 3000000 /dev/zero ;; load) exec sleep 60 ;; esac\n')
-    with pytest.raises(HostError) as caught:
-        images.send(Engine("beta", "c1"), "trainer:1", 3_000_000, lambda _: None)
-    assert (caught.value.host, caught.value.message) == ("beta", "sending trainer:1: nothing moved for 1 s")
+def test_a_pull_has_a_deadline(program, monkeypatch):
+    monkeypatch.setattr(images, "PULL_SECONDS", 0.5)
+    program("docker", "while :; do echo '0123456789ab: Waiting'; sleep 0.1; done\n")
+    with pytest.raises(HostError, match="pulling team/trainer:1: no answer within 0 s"):
+        images.pull(Engine("beta", "c1"), "team/trainer:1", lambda *_: None)

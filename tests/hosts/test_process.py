@@ -210,3 +210,19 @@ def test_what_a_silent_command_leaves_behind_keeps_nobody_waiting(tmp_path):
 def test_a_silent_command_fails_or_meets_its_deadline(soon):
     assert not process.run_silent(["false"], deadline=LONG)
     assert not process.run_silent(["sleep", str(LONG)], deadline=0.2)
+
+
+def test_lines_are_told_as_they_come_and_the_last_are_kept():
+    told: list[str] = []
+    script = "for i in $(seq 40); do echo line $i; done; echo broken >&2; exit 3"
+    completed = process.tell_lines(["sh", "-c", script], told.append, deadline=30)
+    assert told == [*(f"line {number}" for number in range(1, 41)), "broken"]
+    assert (completed.code, completed.timed_out) == (3, False)
+    assert completed.out.splitlines() == told[-30:]
+
+
+@pytest.mark.parametrize("script", ["sleep 60", "while :; do echo x; sleep 0.01; done"], ids=["silent", "loud"])
+def test_lines_have_a_deadline(script):
+    began = time.monotonic()
+    completed = process.tell_lines(["sh", "-c", script], lambda _: None, deadline=0.5)
+    assert completed.timed_out and time.monotonic() - began < 20

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+
 from hvdcompose.deploy.look import Seen, must
 from hvdcompose.deploy.reconcile import Action
 from hvdcompose.deploy.reporter import Reporter
@@ -9,41 +12,59 @@ from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError, HvdError
 from hvdcompose.hosts import images
 from hvdcompose.hosts.delivery import FILL, drop_half_filled, fill_code
-from hvdcompose.hosts.fanout import on_all
+from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.fanout import Outcome, on_all
+from hvdcompose.hosts.sending import Sending
 
 
 def deliver_image(target: Target, seen: Seen, report: Reporter) -> str:
     """Build, pull and send as planned; return the digest of the image that all hosts now have."""
-    plan, image = seen.plan, target.cluster.image
-    if plan.hosts(Action.BUILD_IMAGE):
-        assert image.build is not None
-        report.host("this machine", f"building {image.name}")
-        images.build(
-            image.name,
-            target.base / image.build,
-            image.args,
-            target.build,
-            lambda line: report.host("this machine", line),
-        )
-    changed = plan.hosts(Action.PULL_IMAGE, Action.SEND_IMAGE)
-    if seen.image is not None and not changed:
+    plan = seen.plan
+    for builder in plan.hosts(Action.BUILD_IMAGE):
+        _build(target, target.engines.get(builder, images.HERE), report)
+    pulling, lacking = plan.hosts(Action.PULL_IMAGE), plan.hosts(Action.SEND_IMAGE)
+    if seen.image is not None and not pulling and not lacking:
         return seen.image
-    client = images.client_image(image.name)
-
-    def deliver(name: str) -> None:
-        engine = target.engines[name]
-        if name in plan.hosts(Action.PULL_IMAGE):
-            report.host(name, f"pulling {image.name}")
-            images.pull(engine, image.name)
-        elif client is None:
-            raise HostError(name, f"cannot send {image.name}: this machine has it no more")
-        else:
-            report.host(name, f"image {image.name}, {client.size / 1e9:.2f} GB, is sent")
-            images.send(engine, image.name, client.size, lambda text: report.host(name, text))
-            report.host(name, "image is there")
-
-    must(on_all(changed, deliver), "delivering the image")
+    must(_pull(target, pulling, report) | _send(target, lacking, report), "delivering the image")
     return _common_digest(target)
+
+
+def _build(target: Target, engine: Engine, report: Reporter) -> None:
+    image = target.cluster.image
+    assert image.build is not None
+    report.host(engine.host, f"building {image.name}")
+    folder = target.base / image.build
+    images.build(engine, image.name, folder, image.args, target.build, lambda line: report.host(engine.host, line))
+
+
+def _pull(target: Target, hosts: Sequence[str], report: Reporter) -> dict[str, Outcome[None]]:
+    image = target.cluster.image.name
+
+    def pull(name: str) -> None:
+        report.host(name, f"pulling {image}")
+        images.pull(target.engines[name], image, lambda text, percent: report.progress(name, text, percent))
+        report.host(name, "image is there")
+
+    return on_all(hosts, pull)
+
+
+def _send(target: Target, hosts: Sequence[str], report: Reporter) -> dict[str, Outcome[None]]:
+    """Send the image to the hosts that lack it: the client's, or the primary's where the client has none."""
+    if not hosts:
+        return {}
+    name = target.cluster.image.name
+    source, image = images.HERE, None
+    with contextlib.suppress(HostError):  # no engine here
+        image = images.client_image(name)
+    if image is None:
+        source = target.engines[target.primary.host]
+        image = images.image_facts(source, name)
+    if image is None:
+        raise HvdError(f"cannot send {name}: neither this machine nor {source.host} has it", hint="hvdcompose plan")
+    for host in hosts:
+        report.host(host, f"image {name}, {image.size / 1e9:.2f} GB, is sent from {source.host}")
+    engines = {host: target.engines[host] for host in hosts}
+    return Sending(source, name, image, report.host, report.progress).to(engines)
 
 
 def _common_digest(target: Target) -> str:

@@ -22,30 +22,40 @@ def image_needs(
     hosts: Mapping[str, ImageFacts | None],
     machines: Mapping[str, str],
     *,
+    primary: str,
+    engine_here: bool = True,
     wanted_build: str = "",
 ) -> ImageNeeds:
     """Return what is to be built, pulled and sent.
 
     client, hosts: the image of that name there, or None; machines: each host's architecture as its engine tells it.
+    primary: the host that builds where this machine has no engine, and that gives its image to those that have none.
     wanted_build: digest of the build folder, "" without `build`.
-    The client's image, where there is one, is the one that is meant.
+    The image of the machine that builds, where there is one, is the one that is meant.
     Raises Refused where a host can get none, or where hosts have different ones and nothing says which is meant.
     """
+    client = builder_image(image, client, hosts, primary, engine_here)
     if image.build is not None and (client is None or client.build != wanted_build):
         cause = "its folder changed" if client is not None else "not built yet"
-        return ImageNeeds(build=cause, send=dict.fromkeys(hosts, "after the build"))
+        if engine_here:
+            return ImageNeeds(build=cause, send=dict.fromkeys(hosts, "after the build"))
+        others = dict.fromkeys((host for host in hosts if host != primary), "after the build")
+        return ImageNeeds(build=f"{cause}; this machine has no engine", builder=primary, send=others)
     if image.pull == "always" and image.build is None:
         return ImageNeeds(pull=dict.fromkeys(hosts, "pull: always"))
     client = meant(image, client, hosts, machines)
     if client is not None:
         return ImageNeeds(
             send={
-                host: _why_send(client, facts)
+                host: _why_send(client, facts, "here" if engine_here else f"on {primary}")
                 for host, facts in hosts.items()
                 if facts is None or facts.digest != client.digest
             }
         )
     missing = [host for host, facts in hosts.items() if facts is None]
+    if missing and meant(image, hosts[primary], hosts, machines) is not None:
+        _refuse_mixture(image.name, {host: facts for host, facts in hosts.items() if facts is not None})
+        return ImageNeeds(send=dict.fromkeys(missing, f"it has no such image; {primary} has it, this machine has not"))
     why = "one named by its digest is not sent" if _pinned(image) else "nor has this machine"
     if missing and image.pull == "never":
         raise Refused(
@@ -58,6 +68,13 @@ def image_needs(
         )
     _refuse_mixture(image.name, {host: facts for host, facts in hosts.items() if facts is not None})
     return ImageNeeds(pull=dict.fromkeys(missing, f"it has no such image, {why}"))
+
+
+def builder_image(
+    image: Image, client: ImageFacts | None, hosts: Mapping[str, ImageFacts | None], primary: str, engine_here: bool
+) -> ImageFacts | None:
+    """Return the image of the machine that builds: this one, or the primary where this one has no engine."""
+    return hosts[primary] if image.build is not None and not engine_here else client
 
 
 def meant(
@@ -98,8 +115,8 @@ def _pinned(image: Image) -> bool:
     return "@" in image.name
 
 
-def _why_send(client: ImageFacts, facts: ImageFacts | None) -> str:
-    return "it has no such image" if facts is None else f"it has another one: {facts.digest}, here {client.digest}"
+def _why_send(meant: ImageFacts, facts: ImageFacts | None, where: str) -> str:
+    return "it has no such image" if facts is None else f"it has another one: {facts.digest}, {where} {meant.digest}"
 
 
 def _refuse_mixture(name: str, hosts: Mapping[str, ImageFacts]) -> None:

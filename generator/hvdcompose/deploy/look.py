@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from hvdcompose.deploy.images import image_needs, meant, settled_digest
+from hvdcompose.deploy.images import builder_image, image_needs, meant, settled_digest
 from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, foreign, reconcile
 from hvdcompose.deploy.target import Target
 from hvdcompose.doctor.rules import Facts, findings
@@ -69,6 +69,7 @@ class Snapshots:
     hosts: Mapping[str, Outcome[Observed]]
     gone: Mapping[str, Outcome[Observed]]
     client: ImageFacts | None
+    engine_here: bool = True  # the client has an engine of its own
 
 
 def look(
@@ -108,7 +109,7 @@ def look(
     if plan.empty and built and not always:
         return seen
     details = asked.result() if asked else _details(target)
-    needs, image = _needs(target, client, details)
+    needs, image = _needs(target, taken, details)
     launch = target.launch(image or seen.image, forced=forced) if launches else None
     if launch and seen.launch and launch.digest != seen.launch.digest:
         history = read_history(target, observed, launch)
@@ -141,12 +142,14 @@ def snapshots(target: Target) -> Snapshots:
         return observe(engine_of(target, name), target.cluster.name)
 
     outcomes = on_all([*(engine.host for engine in engines), CLIENT_IMAGE], ask)
-    client = outcomes.pop(CLIENT_IMAGE).value
+    asked = outcomes.pop(CLIENT_IMAGE)
+    client = asked.value
     told = {name: cast("Outcome[Observed]", outcome) for name, outcome in outcomes.items()}
     return Snapshots(
         {name: told[name] for name in target.engines},
         {name: told[name] for name in target.gone},
         client if isinstance(client, ImageFacts) else None,
+        engine_here=asked.ok,
     )
 
 
@@ -239,14 +242,17 @@ def compose_version() -> str:
     return answer.out.strip() if answer.ok else ""
 
 
-def _needs(target: Target, client: ImageFacts | None, details: Mapping[str, Details]) -> tuple[ImageNeeds, str | None]:
+def _needs(target: Target, taken: Snapshots, details: Mapping[str, Details]) -> tuple[ImageNeeds, str | None]:
     """Return how the hosts get the image, and its digest where that is known before they have it."""
     images = {name: told.image for name, told in details.items()}
     machines = {name: told.engine.architecture for name, told in details.items()}
-    needs = image_needs(target.cluster.image, client, images, machines, wanted_build=target.build)
+    image, primary, here = target.cluster.image, target.primary.host, taken.engine_here
+    needs = image_needs(
+        image, taken.client, images, machines, primary=primary, engine_here=here, wanted_build=target.build
+    )
     if needs.build or needs.pull:
         return needs, None
-    client = meant(target.cluster.image, client, images, machines)
+    client = meant(image, builder_image(image, taken.client, images, primary, here), images, machines)
     return needs, client.digest if client else settled_digest(None, images)
 
 

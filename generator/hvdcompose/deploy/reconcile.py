@@ -104,6 +104,7 @@ class ImageNeeds:
     """How each host gets the image; hosts that have the right one are in none of these."""
 
     build: str | None = None  # cause
+    builder: str = "this machine"  # or the primary
     pull: Mapping[str, str] | None = None  # host -> cause
     send: Mapping[str, str] | None = None
 
@@ -127,7 +128,7 @@ def reconcile(
     """
     steps = [Step(host, Action.REMOVE, "it left cluster.yaml") for host in gone or {}]
     if images.build:
-        steps.append(Step("this machine", Action.BUILD_IMAGE, images.build))
+        steps.append(Step(images.builder, Action.BUILD_IMAGE, images.build))
     steps += [Step(host, Action.PULL_IMAGE, cause) for host, cause in (images.pull or {}).items()]
     steps += [Step(host, Action.SEND_IMAGE, cause) for host, cause in (images.send or {}).items()]
     steps += [Step(host, Action.SEND_CODE, "this version is not there") for host in code_missing]

@@ -10,3 +10,6 @@ class Reporter(Protocol):
 
     def host(self, host: str, text: str) -> None:
         """Tell what happens on a host."""
+
+    def progress(self, host: str, text: str, percent: int) -> None:
+        """Tell how far something on a host is, as often as one likes; the next event there ends that."""

@@ -1,13 +1,10 @@
-"""The image on the client and on the hosts: which one it is, and how a host gets it without a registry."""
+"""The image on the client and on the hosts: which one it is, how it is built and pulled."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-import subprocess
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +13,14 @@ from typing import Any
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import process
 from hvdcompose.hosts.code import read_build
-from hvdcompose.hosts.engine import CLIENT, Engine, client_words
+from hvdcompose.hosts.engine import CLIENT, Engine
+from hvdcompose.hosts.transfer import pulled
 
 BUILD_SECONDS = 7200.0
 PULL_SECONDS = 3600.0
-STALLED_SECONDS = 60.0
 BUILD_LABEL = "hvdcompose.build"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # the old builder paints what goes to stderr, into a pipe as well
+HERE = Engine("this machine", CLIENT)
 Progress = Callable[[str], None]
 
 
@@ -70,11 +68,11 @@ def image_facts(engine: Engine, name: str) -> ImageFacts | None:
 
 
 def client_image(name: str) -> ImageFacts | None:
-    """Return the client's own image of that name; None without one, or without an engine here."""
+    """Return the client's own image of that name, None without one. Raises HostError without an engine here."""
     try:
-        return image_facts(Engine("this machine", CLIENT), name)
-    except (HostError, FileNotFoundError):
-        return None
+        return image_facts(HERE, name)
+    except FileNotFoundError:
+        raise HostError(HERE.host, "docker is not installed") from None
 
 
 def build_digest(folder: Path, args: Mapping[str, str]) -> str:
@@ -83,116 +81,39 @@ def build_digest(folder: Path, args: Mapping[str, str]) -> str:
     return hashlib.sha256(f"{content}{json.dumps(dict(args), sort_keys=True)}".encode()).hexdigest()[:12]
 
 
-def build_words(name: str, folder: Path, args: Mapping[str, str], digest: str) -> list[str]:
-    """Return the words of `docker build` for this machine's engine."""
+def build_words(engine: Engine, name: str, folder: Path, args: Mapping[str, str], digest: str) -> list[str]:
+    """Return the words of `docker build` for an engine: the client sends it the folder."""
     options = [word for key, value in args.items() for word in ("--build-arg", f"{key}={value}")]
     # --force-rm: without BuildKit a step that fails would leave its container
     label = f"{BUILD_LABEL}={digest}"
-    return client_words("build", "--force-rm", "--label", label, "-t", name, *options, str(folder))
+    return engine.words("build", "--force-rm", "--label", label, "-t", name, *options, str(folder))
 
 
-def build(name: str, folder: Path, args: Mapping[str, str], digest: str, say: Progress) -> None:
-    """Build the image on the client's engine, telling its lines. Raises HostError with the last of them."""
-    tail: list[str] = []
-    with process.child(
-        build_words(name, folder, args, digest),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-    ) as running:
-        timer = threading.Timer(BUILD_SECONDS, lambda: process.end(running))
-        timer.daemon = True  # Ctrl-C must not wait for it
-        timer.start()
-        assert running.stdout is not None
-        try:
-            for line in running.stdout:
-                text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
-                if text:
-                    tail = [*tail[-29:], text]
-                    say(text)
-            code = running.wait()
-        finally:
-            timer.cancel()
-    if code:
-        raise HostError("this machine", f"building {name} from {folder} failed (exit {code})", output="\n".join(tail))
+def build(engine: Engine, name: str, folder: Path, args: Mapping[str, str], digest: str, say: Progress) -> None:
+    """Build the image on an engine, telling its lines. Raises HostError with the last of them."""
+
+    def tell(line: str) -> None:
+        text = COLOUR.sub("", line).rstrip()
+        if text:
+            say(text)
+
+    completed = process.tell_lines(build_words(engine, name, folder, args, digest), tell, deadline=BUILD_SECONDS)
+    if not completed.ok:
+        why = f"no end within {BUILD_SECONDS:.0f} s" if completed.timed_out else f"exit {completed.code}"
+        lines = (COLOUR.sub("", line).rstrip() for line in completed.out.splitlines())
+        output = "\n".join(line for line in lines if line)
+        raise HostError(engine.host, f"building {name} from {folder} failed ({why})", output=output)
 
 
-def pull(engine: Engine, name: str) -> None:
-    """Have a host pull the image from its registry. Raises HostError."""
-    engine.call("pull", "--quiet", name, doing=f"pulling {name}", deadline=PULL_SECONDS)
+def pull(engine: Engine, name: str, progress: Callable[[str, int], None]) -> None:
+    """Have a host pull the image from its registry, telling how far that is, in percent. Raises HostError."""
+    layers: dict[str, bool] = {}
 
+    def tell(line: str) -> None:
+        told = pulled(layers, line)
+        if told:
+            progress(*told)
 
-def send(engine: Engine, name: str, size: int, say: Progress) -> None:
-    """Send the client's image to a host: `docker save | docker load`, telling the share sent about every second.
-
-    Raises HostError, also when nothing moves for 60 s.
-    """
-    save_words = client_words("save", name)
-    with (
-        process.child(save_words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as saving,
-        process.child(
-            engine.words("load", "--quiet"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as loading,
-    ):
-        moved = _Moved()
-        watch = threading.Thread(target=_end_when_stalled, args=(moved, saving, loading), daemon=True)
-        watch.start()
-        try:
-            whole = _pump(saving, loading, moved, size, say)
-            output = loading.communicate()[0].decode(errors="replace")  # the watch bounds it
-        finally:
-            moved.done = True
-        if moved.stalled:
-            raise HostError(engine.host, f"sending {name}: nothing moved for {STALLED_SECONDS:.0f} s")
-        if whole and saving.wait(STALLED_SECONDS):
-            told = saving.stderr.read().decode(errors="replace") if saving.stderr else ""
-            raise HostError("this machine", f"docker save {name} failed", output=told)
-        if loading.returncode or not whole:
-            raise engine.fail(process.Completed(loading.returncode, output, ""), f"sending {name}", 0)
-
-
-@dataclass
-class _Moved:
-    at: float = 0.0
-    done: bool = False
-    stalled: bool = False
-
-    def __post_init__(self) -> None:
-        self.at = time.monotonic()
-
-
-def _pump(
-    saving: subprocess.Popen[bytes], loading: subprocess.Popen[bytes], moved: _Moved, size: int, say: Progress
-) -> bool:
-    """Move all bytes from one to the other; return False where the host took only a part."""
-    assert saving.stdout is not None and loading.stdin is not None
-    sent, told = 0, time.monotonic()
-    while chunk := saving.stdout.read(1 << 20):
-        try:
-            loading.stdin.write(chunk)
-            loading.stdin.flush()
-        except BrokenPipeError:
-            return False
-        sent += len(chunk)
-        moved.at = time.monotonic()
-        if moved.at - told > 1.0 and size:
-            told = moved.at
-            say(f"image {min(99, 100 * sent // size)} %")
-    loading.stdin.close()
-    loading.stdin = None
-    say("image unpacking")
-    moved.at = time.monotonic() + STALLED_SECONDS * 9  # the engine unpacks without a word
-    return True
-
-
-def _end_when_stalled(moved: _Moved, *running: subprocess.Popen[bytes]) -> None:
-    while not moved.done:
-        time.sleep(0.5)
-        if time.monotonic() - moved.at > STALLED_SECONDS:
-            moved.stalled = True
-            for child in running:
-                process.end(child)
-            return
+    completed = process.tell_lines(engine.words("pull", name), tell, deadline=PULL_SECONDS)
+    if not completed.ok:
+        raise engine.fail(completed, f"pulling {name}", PULL_SECONDS)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,20 +149,44 @@ def lines(
     When nothing comes for `silent` seconds, `go_on` is asked, and the command ended where it says no.
     """
     with child(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        rest = b""
-        while True:
-            ready, _, _ = select.select([process.stdout], [], [], silent)
-            if not ready:
-                if not go_on():
-                    return
-                continue
-            chunk = os.read(process.stdout.fileno(), 1 << 16)
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in [*whole, rest] if not chunk and rest else whole:
-                yield line.decode(errors="replace").rstrip("\r")
-            if not chunk:
+        for line in _arriving(process, lambda: silent):
+            if line is not None:
+                yield line
+            elif not go_on():
                 return
+
+
+def tell_lines(words: Sequence[str], say: Callable[[str], None], *, deadline: float) -> Completed:
+    """Run a command for at most `deadline` seconds, telling each line of its stdout and stderr as it comes.
+
+    The result's `out` holds the last of them.
+    """
+    limit = time.monotonic() + deadline
+    last: deque[str] = deque(maxlen=30)
+    with child(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as process:
+        for line in _arriving(process, lambda: max(0.0, limit - time.monotonic())):
+            if line is None or time.monotonic() > limit:
+                return Completed(-1, "\n".join(last), "", timed_out=True)
+            last.append(line)
+            say(line)
+        return Completed(process.wait(), "\n".join(last), "")
+
+
+def _arriving(process: subprocess.Popen[bytes], patience: Callable[[], float | None]) -> Iterator[str | None]:
+    """Yield a child's lines as they come, and None each time that none came for `patience()` seconds."""
+    assert process.stdout is not None
+    rest = b""
+    while True:
+        ready, _, _ = select.select([process.stdout], [], [], patience())
+        if not ready:
+            yield None
+            continue
+        chunk = os.read(process.stdout.fileno(), 1 << 16)
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in [*whole, rest] if not chunk and rest else whole:
+            yield line.decode(errors="replace").rstrip("\r")
+        if not chunk:
+            return
 
 
 def end_children() -> None:
