@@ -33,7 +33,14 @@ PURE = (
     *(f"config/{path.name}" for path in (PACKAGE / "config").glob("*.py")),
     *(f"stack/{path.name}" for path in (PACKAGE / "stack").glob("*.py")),
     *(f"report/{path.name}" for path in (PACKAGE / "report").glob("*.py")),
-    *("deploy/reconcile.py", "deploy/images.py", "doctor/rules.py", "hosts/explain.py", "errors.py"),
+    *(
+        "deploy/reconcile.py",
+        "deploy/images.py",
+        "doctor/rules.py",
+        "hosts/explain.py",
+        "hosts/transfer.py",
+        "errors.py",
+    ),
 )
 # pathlib opens files too: these may name paths, or read what they are there to read
 PATHLIB = {
