@@ -33,6 +33,24 @@ def open_lab(name: str) -> Lab:
     return spec.new_lab(name, Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"))
 
 
+def hosts_behind(endpoints: Mapping[str, str]) -> dict[str, Host]:
+    """Return {context: virtual host} of the contexts, {context: endpoint}, that lead to a host of a lab of this user.
+
+    Without an engine on this machine none does.
+    """
+    found: dict[str, Host] = {}
+    labs = {name: spec.lab_of_socket(endpoint.removeprefix("unix://")) for name, endpoint in endpoints.items()}
+    for name in sorted({lab for lab in labs.values() if lab}):
+        lab = open_lab(name)
+        try:
+            hosts = observe(lab, find_engine()).hosts
+        except HvdError:
+            break
+        sockets = {f"unix://{lab.socket(host)}": standing.host for host, standing in hosts.items()}
+        found |= {context: sockets[endpoint] for context, endpoint in endpoints.items() if endpoint in sockets}
+    return found
+
+
 def observe(lab: Lab, engine: Engine) -> Observed:
     """Take one snapshot of all that bears the lab's label or names."""
     label = f"label={spec.LABEL}={lab.name}"

@@ -18,6 +18,7 @@ FIRST_ADDRESS = 10  # host N has the address base + 10 + N: below are the gatewa
 LONGEST_SOCKET = 100  # the kernel takes 107 bytes
 LABEL = "hvdcompose.lab"
 DESCRIPTION = "hvdcompose lab"  # how a Docker context of ours is known
+_NAME = r"[a-z](?:[a-z0-9-]{0,18}[a-z])?"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def address(subnet: IPv4Network, number: int) -> IPv4Address:
 
 def parse_name(text: str) -> str:
     """Check a lab's name; its hosts are called NAME1, NAME2 and so on."""
-    if not re.fullmatch(r"[a-z]([a-z0-9-]{0,18}[a-z])?", text):
+    if not re.fullmatch(_NAME, text):
         raise UsageError(
             f"--name {text}: a lab's name has 1 to 20 of a-z, 0-9 and -, and begins and ends with a letter",
             hint="its hosts get a number behind it: lab1, lab2",
@@ -132,6 +133,12 @@ def new_lab(name: str, state_home: Path) -> Lab:
     if len(str(longest).encode()) > LONGEST_SOCKET:
         raise UsageError(f"{longest}: too long a path for a unix socket", hint="set XDG_STATE_HOME to a shorter folder")
     return lab
+
+
+def lab_of_socket(path: str) -> str | None:
+    """Return the name of the lab whose host's engine listens there, as `Lab.socket` names it; None for other paths."""
+    found = re.search(rf"/hvdcompose/lab/({_NAME})/[^/]+/docker\.sock$", path)
+    return found.group(1) if found else None
 
 
 def sort_hosts(lab: Lab, hosts: Sequence[str]) -> list[str]:
