@@ -22,7 +22,7 @@ NAMED = re.findall(r"`(hvdcompose [^`]+)`", README)
 def words_of(command: str) -> list[str]:
     """Return hvdcompose's subcommand words in a command: what stands before its options and arguments."""
     words = command.split()[1:]
-    return words[:2] if words[0] in ("lab", "keys") else words[:1]
+    return words[:2] if words[0] in ("lab", "keys", "runs") else words[:1]
 
 
 def test_there_is_something_to_check() -> None:

@@ -33,7 +33,7 @@ train:
 """
 
 
-COMMANDS = ("init", "render", "plan", "apply", "run", "stop", "status", "logs", "down", "keys", "lab")
+COMMANDS = ("init", "render", "plan", "apply", "run", "stop", "status", "logs", "runs", "report", "down", "keys", "lab")
 
 
 def test_help_lists_every_command(desk):

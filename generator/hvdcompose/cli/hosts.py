@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdcompose.cli.logs import logs
 from hvdcompose.cli.options import HERE, File, Json, Yes, confirmed, target_of
 
 if TYPE_CHECKING:
@@ -47,41 +48,6 @@ def _show_rows(rows: list[Row]) -> None:
 
     shown = [(row.host, row.context, row.role, row.state, row.run, row.needs) for row in rows]
     console.table(["HOST", "CONTEXT", "ROLE", "STATE", "RUN", "APPLY WOULD"], shown)
-
-
-def logs(
-    file: File = HERE,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
-    host: Annotated[
-        list[str] | None, typer.Option("--host", metavar="HOST", help="This host only; may be repeated.")
-    ] = None,
-    tail: Annotated[str, typer.Option("--tail", help="The last N lines of each host, or all.")] = "all",
-) -> None:
-    """Show the logs of all hosts, merged by time (docker compose logs on each)."""
-    from hvdcompose import console
-    from hvdcompose.deploy.survey import merged_logs
-    from hvdcompose.errors import UsageError
-    from hvdcompose.report.logs import label, parse_line, rank_hosts
-    from hvdcompose.stack.launch import hosts_of_run
-
-    target = target_of(file)
-    unknown = [name for name in host or [] if name not in target.plans]
-    if unknown:
-        raise UsageError(f"there is no host {', '.join(unknown)} in {file}", hint=f"hosts: {', '.join(target.plans)}")
-    if not (tail == "all" or tail.isdigit()):
-        raise UsageError(f"--tail takes a number or all, not {tail!r}")
-    ranks = rank_hosts({used.name: count for used, count in hosts_of_run(target.cluster)})
-    width = max(len(name) for name in target.plans)
-    failed = False
-    for name, text in merged_logs(target, host or list(target.plans), follow=follow, tail=tail):
-        if isinstance(text, str):
-            line = parse_line(name, ranks, text)
-            console.out(f"{label(line, width)} {line.text}")
-        else:
-            console.show_error(text)
-            failed = True
-    if failed:
-        raise typer.Exit(1)
 
 
 def down(

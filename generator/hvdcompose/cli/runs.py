@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdcompose.cli.logs import GOES_ON, print_coming
 from hvdcompose.cli.options import AFTER_DASHES, HERE, CommandAfterDashes, File, Json, Replace, target_of
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def run(
         code = _follow(target, run_id)
         _answer(seen, run_id, launched=True, exit_code=code)
         raise typer.Exit(code)
-    console.say("watch it: hvdcompose logs -f", "cyan")
+    console.say(f"run {run_id} goes on by itself; {GOES_ON}; afterwards: hvdcompose runs", "cyan")
 
 
 def _follow(target: Target, run_id: str) -> int:
@@ -131,20 +132,18 @@ def _follow(target: Target, run_id: str) -> int:
     from hvdcompose import console
     from hvdcompose.deploy.watch import NEVER_STARTED, container_of, ended, follow
     from hvdcompose.errors import ViewEnded
-    from hvdcompose.report.logs import label, parse_line, rank_hosts
+    from hvdcompose.report.logs import rank_hosts
+    from hvdcompose.report.view import View
     from hvdcompose.stack.launch import hosts_of_run
 
     engine = target.engines[target.primary.host]
     container = container_of(engine, target.launcher, run_id)
     ranks = rank_hosts({host.name: count for host, count in hosts_of_run(target.cluster)})
-    width = max(len(name) for name in target.plans)
     try:
-        for text in follow(engine, container):
-            line = parse_line(target.primary.host, ranks, text)
-            console.out(f"{label(line, width)} {line.text}")
+        print_coming(View(list(target.plans), ranks), follow(engine, container))
         end = ended(engine, container, run_id)
     except KeyboardInterrupt:
-        raise ViewEnded(f"run {run_id} goes on; come back: hvdcompose logs -f; end it: hvdcompose stop") from None
+        raise ViewEnded(f"run {run_id} goes on; {GOES_ON}") from None
     if end.oom_killed:
         console.say(f"{engine.host}: the launcher's container ran out of memory", "bold red")
     if end.result is None and end.code:

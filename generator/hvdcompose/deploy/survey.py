@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from hvdcompose.deploy.look import look, snapshots
 from hvdcompose.deploy.reconcile import Plan
 from hvdcompose.deploy.target import Target
-from hvdcompose.deploy.watch import follow_stamped, split_stamp
-from hvdcompose.errors import HostError, HostsFailed, Refused
+from hvdcompose.deploy.watch import TICK_SECONDS, Entry, Stamped, follow_stamped, split_stamp
+from hvdcompose.errors import HostsFailed, Refused
 from hvdcompose.hosts.fanout import Outcome, arriving, on_all
 from hvdcompose.hosts.observed import Observed
-
-Entry = tuple[str, str | HostError]
 
 
 @dataclass(frozen=True)
@@ -38,37 +36,35 @@ def survey(target: Target) -> Survey:
         return Survey(taken.hosts, None, "refuse", refusal)
 
 
-def merged_logs(target: Target, hosts: list[str], *, follow: bool, tail: str) -> Iterator[Entry]:
-    """Yield (host, line) of all hosts' containers; an error in a line's place where a host does not answer.
+def past_logs(target: Target, hosts: list[str], *, tail: str) -> Iterator[Entry]:
+    """Yield the lines of all hosts' containers so far, in the order of Docker's timestamps, then the errors."""
 
-    Without `follow` the lines are merged by Docker's timestamps; with it they come as they arrive.
-    """
-    if follow:
-        yield from _following(target, hosts, tail)
-        return
-
-    def read(name: str) -> list[tuple[str, str]]:
+    def read(name: str) -> list[Stamped]:
         target.engines[name].reach()
         told = target.engines[name].all_logs(target.plans[name].container, tail=tail)
         return sorted((split_stamp(line) for line in told), key=lambda line: line[0])
 
     outcomes = on_all(hosts, read)
-    streams = [
-        [(stamp, at, name, text) for at, (stamp, text) in enumerate(outcome.value or [])]
-        for name, outcome in outcomes.items()
-    ]
-    for _, _, name, text in heapq.merge(*streams):
-        yield name, text
+    yield from merged({name: outcome.value or [] for name, outcome in outcomes.items()})
     for name, outcome in outcomes.items():
         if outcome.error is not None:
             yield name, outcome.error
 
 
-def _following(target: Target, hosts: list[str], tail: str) -> Iterator[Entry]:
-    def stream(name: str) -> Iterator[str]:
-        engine, container = target.engines[name], target.plans[name].container
-        engine.reach()
-        engine.all_logs(container, tail="0")  # raises where there is no such container
-        return (text for _, text in follow_stamped(engine, container, tail=tail))
+def merged(streams: Mapping[str, list[Stamped]]) -> Iterator[tuple[str, Stamped]]:
+    """Yield (host, line) of several logs, each in the order of its timestamps, as one. Pure."""
+    numbered = ([(stamp, at, name, text) for at, (stamp, text) in enumerate(lines)] for name, lines in streams.items())
+    for stamp, _, name, text in heapq.merge(*numbered):
+        yield name, (stamp, text)
 
-    return arriving(hosts, stream)
+
+def coming_logs(target: Target, after: Mapping[str, str]) -> Iterator[Entry | None]:
+    """Yield the lines of hosts' containers as they come, None while nothing does.
+
+    after: {host: the timestamp of the last line that was read there already, "" for none}.
+    """
+
+    def stream(name: str) -> Iterator[Stamped]:
+        return follow_stamped(target.engines[name], target.plans[name].container, after=after[name])
+
+    return arriving(after, stream, tick=TICK_SECONDS)

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.delivery import result_of
 from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.fanout import arriving
 
 NEVER_STARTED = 69  # the launcher's exit code when it did not get as far as horovodrun
 RECONNECT_SECONDS = 2.0
 GIVE_UP_SECONDS = 60.0
+TICK_SECONDS = 0.1  # how often a view looks whether a line has been held long enough
+Stamped = tuple[str, str]  # a line of a log: its RFC 3339 timestamp, its text
+Entry = tuple[str, Stamped | HostError]  # with the host it was read on; or why there is nothing to read
 
 
 @dataclass(frozen=True)
@@ -24,24 +28,27 @@ class Ended:
     result: dict[str, object] | None
 
 
-def split_stamp(line: str) -> tuple[str, str]:
+def split_stamp(line: str) -> Stamped:
     """Return (RFC 3339 timestamp, text) of a line of `docker logs --timestamps`; ("", line) for a line without one."""
     stamp, blank, text = line.partition(" ")
     return (stamp, text) if blank and stamp[:4].isdigit() and "T" in stamp else ("", line)
 
 
-def follow(engine: Engine, container: str) -> Iterator[str]:
-    """Yield the lines of a container until it ends. Raises HostError as `follow_stamped` does."""
-    for _, text in follow_stamped(engine, container):
-        yield text
+def follow(engine: Engine, container: str) -> Iterator[Entry | None]:
+    """Yield (host, (timestamp, line)) of a container until it ends, None while nothing comes.
+
+    An error takes the place of the line when the host cannot be reached for 60 s.
+    """
+    return arriving([engine.host], lambda _: follow_stamped(engine, container), tick=TICK_SECONDS)
 
 
-def follow_stamped(engine: Engine, container: str, *, tail: str = "all") -> Iterator[tuple[str, str]]:
+def follow_stamped(engine: Engine, container: str, *, after: str = "", tail: str = "all") -> Iterator[tuple[str, str]]:
     """Yield (timestamp, line) of a container until it ends; when the stream breaks, go on after the last line seen.
 
+    after: the timestamp of the last line that is known already; `tail` counts where there is none.
     Raises HostError when the host cannot be reached for 60 s.
     """
-    last, lost_at = "", 0.0
+    last, lost_at = after, 0.0
     while True:
         since = last
         for line in engine.follow_logs(container, since=since or None, tail="all" if since else tail):

@@ -25,11 +25,15 @@ def code_volume(cluster: str, digest: str) -> str:
     return f"{cluster}-code-{digest}"
 
 
-def _helper(engine: Engine, cluster: str, image: str, *options: str, doing: str = "making a helper container") -> str:
-    """Make a container that is never started, labelled so that `down` and the next snapshot know it; return its id."""
+def helper_labels(cluster: str) -> list[str]:
+    """Return the options that label a helper container, so that `down` and the next snapshot know it."""
     told = {"com.docker.compose.project": cluster, "com.docker.compose.service": FILL, "hvdcompose.cluster": cluster}
-    labels = [word for name, value in told.items() for word in ("--label", f"{name}={value}")]
-    words = ("create", "--pull", "never", "--entrypoint", "true", *labels, *options, image)
+    return [word for name, value in told.items() for word in ("--label", f"{name}={value}")]
+
+
+def _helper(engine: Engine, cluster: str, image: str, *options: str, doing: str = "making a helper container") -> str:
+    """Make a container that is never started; return its id."""
+    words = ("create", "--pull", "never", "--entrypoint", "true", *helper_labels(cluster), *options, image)
     return engine.call(*words, doing=doing, deadline=ACT_SECONDS).strip()
 
 
@@ -132,6 +136,12 @@ def launched(engine: Engine, cluster: str, image: str, container: str | None) ->
     """Return the digests of all launches that ever ran, as the launcher recorded them. Raises HostError, Unread."""
     tar = _read(engine, cluster, image, container, f"{cluster}-runs", RUNS_TARGET, LAUNCHED)
     return frozenset(name.rpartition("/")[2] for name in files_of(tar)) if tar else frozenset()
+
+
+def run_files(engine: Engine, cluster: str, image: str, container: str | None, path: str) -> dict[str, bytes]:
+    """Return {path: content} of the files under a path of the runs' volume. Raises HostError, Unread."""
+    tar = _read(engine, cluster, image, container, f"{cluster}-runs", RUNS_TARGET, f"{RUNS_TARGET}/{path}")
+    return files_of(tar) if tar else {}
 
 
 def result_of(engine: Engine, container: str, run: str) -> dict[str, object] | None:

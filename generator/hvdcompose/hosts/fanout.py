@@ -79,8 +79,13 @@ def begin(work: Callable[[], T]) -> concurrent.futures.Future[T]:
         pool.shutdown(wait=False)
 
 
-def arriving(hosts: Iterable[str], stream: Callable[[str], Iterator[T]]) -> Iterator[tuple[str, T | HostError]]:
-    """Yield (host, item) of all hosts' streams as they come, an error in the place of the item where one fails."""
+def arriving(
+    hosts: Iterable[str], stream: Callable[[str], Iterator[T]], *, tick: float
+) -> Iterator[tuple[str, T | HostError] | None]:
+    """Yield (host, item) of all hosts' streams as they come, an error in the place of the item where one fails.
+
+    None when nothing came for `tick` seconds.
+    """
     names = list(hosts)
     arrived: queue.Queue[tuple[str, T | HostError] | None] = queue.Queue()
 
@@ -97,7 +102,11 @@ def arriving(hosts: Iterable[str], stream: Callable[[str], Iterator[T]]) -> Iter
         threading.Thread(target=pass_on, args=(name,), daemon=True).start()
     left = len(names)
     while left:
-        entry = arrived.get()
+        try:
+            entry = arrived.get(timeout=tick)
+        except queue.Empty:
+            yield None
+            continue
         if entry is None:
             left -= 1
         else:

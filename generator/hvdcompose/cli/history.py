@@ -1,0 +1,101 @@
+"""Commands that tell of past runs and bring home what they made: runs, report, fetch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdcompose.cli.options import HERE, File, Json, Yes, confirmed, target_of
+
+if TYPE_CHECKING:
+    from hvdcompose.deploy.target import Target
+    from hvdcompose.report.records import History
+
+PANEL = "Runs"
+Run = Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id, a beginning of it, or last.")]
+runs = typer.Typer(help="Past runs, as the primary keeps them.", invoke_without_command=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(runs, name="runs", rich_help_panel=PANEL)
+    app.command(rich_help_panel=PANEL)(report)
+
+
+@runs.callback()
+def list_runs(context: typer.Context, file: File = HERE, as_json: Json = False) -> None:
+    """List all runs, the newest first; `runs show` tells everything of one."""
+    if context.invoked_subcommand is not None:
+        context.default_map = {name: {"file": str(file)} for name in ("show",)}
+        return
+    import time
+
+    from hvdcompose import console
+    from hvdcompose.report.runs import COLUMNS, row
+
+    told = history_of(target_of(file))
+    console.answer({"runs": [told.to_json(record) for record in told.records], "live": told.live})
+    if told.starting:
+        console.say(f"run {told.live} is not launched yet: hvdcompose logs -f", "cyan")
+    if told.records:
+        console.table(COLUMNS, [row(record, told.live, time.time(), None) for record in told.records])
+    elif not told.starting:
+        console.say("there is no run yet: hvdcompose run", "cyan")
+
+
+@runs.command()
+def show(run: Run = "last", file: File = HERE, as_json: Json = False) -> None:
+    """Show everything of one run: who ran where, how each rank ended, times, metrics, the cause of a failure."""
+    import time
+
+    from hvdcompose import console
+    from hvdcompose.report.runs import details
+
+    told = history_of(target_of(file))
+    record = told.find(run)
+    console.answer({"run": told.to_json(record)})
+    for line in details(record, told.live, time.time(), None):
+        console.out(line)
+
+
+def report(
+    run: Run = "last",
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: report-RUN.html here.")
+    ] = None,
+    file: File = HERE,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page about a run: what ran where, its phases, how each rank ended, the ends of the logs."""
+    from hvdcompose import console
+    from hvdcompose.deploy.history import logs_of
+    from hvdcompose.hosts.local import write_page
+    from hvdcompose.report.page import page
+
+    target = target_of(file)
+    told = history_of(target)
+    record = told.find(run)
+    path = out or Path(f"report-{record.run}.html")
+    logs = {name: [text for _, text in lines] for name, lines in logs_of(target, record.run).items()}
+    text = page(record, told.live, logs, None)
+    if not write_page(path, text, f"<title>Run {record.run}</title>", replace=False):
+        confirmed(f"{path} holds something else than a report of run {record.run}: replace it?", yes=yes)
+        write_page(path, text, "", replace=True)
+    console.answer({"run": record.run, "file": str(path)})
+    console.say(f"run {record.run}: {path}")
+
+
+def history_of(target: Target) -> History:
+    """Return the runs that the primary keeps; a record that cannot be read is told. Raises HostError."""
+    from hvdcompose import console
+    from hvdcompose.deploy.history import records_of
+    from hvdcompose.report.records import new_history
+
+    kept = records_of(target)
+    told = new_history(kept.texts, kept.live)
+    for name in told.broken:
+        console.say(f"{target.primary.host}: the record of run {name} cannot be read", "yellow")
+    return told
