@@ -27,6 +27,11 @@ def settings() -> dict[str, Any]:
         return dict(json.load(file))
 
 
+def ssh(port: int, address: str, *words: str) -> list[str]:
+    """Return the words of an ssh call from the launcher to a worker."""
+    return ["/hvd/bin/ssh", "-p", str(port), f"root@{address}", *words]
+
+
 def say(text: str) -> None:
     """Print one line of ours; `docker compose logs` shows it at once."""
     print(f"hvdcompose: {text}", file=sys.stderr, flush=True)

@@ -16,19 +16,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import hvdlib
+import hvdlog
+import hvdrecord
 
-RUNS = "/hvd/runs"
 NEVER_STARTED = 69  # sysexits.h: EX_UNAVAILABLE
 STOPPED = 143  # 128 + SIGTERM, as a shell tells it
 RETRY_SECONDS = (0.2, 0.3, 0.5, 1.0, 2.0)
 LOGIN_SECONDS = 15
 REMIND_SECONDS = 10
 GRACE_SECONDS = 12
-COLLECT_SECONDS, STOPPED_COLLECT_SECONDS = 10, 3
+STOPPED_COLLECT_SECONDS = 3
 REFUSED = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 WHY = (  # what ssh writes -> what it means here
     ("Connection refused", "nothing listens on that port: the worker is not up, or a firewall rejects it"),
@@ -56,11 +56,6 @@ def write_ssh_config(folder: str = "/root/.ssh", path: str = "/run/hvd/ssh_confi
         raise hvdlib.Fault(f"no private key in {folder}: `hvdcompose apply` fills the volume")
 
 
-def ssh(port: int, address: str, *words: str) -> list[str]:
-    """Return the words of an ssh call to a worker."""
-    return ["/hvd/bin/ssh", "-p", str(port), f"root@{address}", *words]
-
-
 def prove(cluster: str, port: int, worker: dict[str, Any]) -> tuple[bool, bool, str]:
     """Log in to a worker and ask who it is.
 
@@ -68,7 +63,7 @@ def prove(cluster: str, port: int, worker: dict[str, Any]) -> tuple[bool, bool, 
     """
     try:
         answer = subprocess.run(
-            ssh(port, worker["address"], "cat", "/hvd/host.json"),
+            hvdlib.ssh(port, worker["address"], "cat", "/hvd/host.json"),
             capture_output=True,
             text=True,
             timeout=LOGIN_SECONDS,
@@ -197,104 +192,17 @@ def launch(words: list[str], env: dict[str, str]) -> int:
     return child.returncode
 
 
-def read_records(texts: Iterable[str]) -> dict[int, dict[str, Any]]:
-    """Return {rank: record} from texts of one JSON record a line."""
-    records = {}
-    for text in texts:
-        for line in text.splitlines():
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(entry, dict) and entry.get("rank") is not None:
-                records[entry["rank"]] = entry
-    return records
+class Stopped(Exception):
+    """The launcher was asked to end before horovodrun was started."""
 
 
-def fetch_records(settings: dict[str, Any], folder: str) -> list[str]:
-    """Return the texts of the records on every host of the run; a host that does not answer gives none."""
-    texts = []
-    for path in glob.glob(f"{folder}/rank-*.json"):
-        with open(path, encoding="utf-8") as file:
-            texts.append(file.read())
-    remote = [
-        subprocess.Popen(
-            ssh(settings["port"], host["address"], f"cat {folder}/rank-*.json"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
-        for host in settings["hosts"]
-        if host["host"] != settings["host"]
-    ]
-    for process in remote:
-        try:
-            texts.append(process.communicate(timeout=COLLECT_SECONDS)[0])
-        except subprocess.TimeoutExpired:
-            process.kill()
-    return texts
+def raise_stopped(*_: object) -> None:
+    """End what the main thread waits for."""
+    raise Stopped
 
 
-def collect(settings: dict[str, Any], folder: str, seconds: float) -> dict[int, dict[str, Any]]:
-    """Wait a little until every rank's end is recorded (their wrappers notice the launcher's end within a second)."""
-    limit = time.monotonic() + seconds
-    while True:
-        records = read_records(fetch_records(settings, folder))
-        if len(records) >= settings["np"] or time.monotonic() > limit:
-            return records
-        time.sleep(0.5)
-
-
-def told_code(code: int) -> str:
-    """Return how a rank ended, in words: its exit code, or the signal that killed it."""
-    if code >= 0:
-        return f"exit {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
-def clock(seconds: float) -> str:
-    """Return seconds as bash's `time` prints them: 1m34.400s."""
-    minutes, milliseconds = divmod(round(seconds * 1000), 60_000)
-    return f"{minutes}m{milliseconds / 1000:.3f}s"
-
-
-def rank_hosts(settings: dict[str, Any]) -> list[str]:
-    """Return the host of each rank, in order of the ranks: hosts are filled one after the other."""
-    return [host["host"] for host in settings["hosts"] for _ in range(host["slots"])][: settings["np"]]
-
-
-def report(settings: dict[str, Any], result: dict[str, Any]) -> None:
-    """Say how the run ended: per rank where one failed, then the times as `time` prints them."""
-    ranks, hosts = {entry["rank"]: entry for entry in result["ranks"]}, rank_hosts(settings)
-    if len(ranks) == settings["np"] and all(entry["code"] == 0 for entry in ranks.values()):
-        hvdlib.say(f"all {settings['np']} ranks ended with exit 0")
-    else:
-        for rank, name in enumerate(hosts):
-            entry = ranks.get(rank)
-            how = "no record of its end" if entry is None else told_code(entry["code"])
-            if entry is not None and entry["ended"] != "itself":
-                how += f" ({entry['ended']})"
-            hvdlib.say(f"rank {rank} on {name}: {how}")
-    hvdlib.say(f"run {result['run']} ended with exit {result['code']}")
-    for name in ("real", "user", "sys"):
-        print(f"{name}\t{clock(result[name])}", file=sys.stderr, flush=True)
-
-
-def write_json(path: str, value: object) -> None:
-    """Write JSON whole or not at all."""
-    with open(f"{path}.part", "w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.write("\n")
-    os.replace(f"{path}.part", path)
-
-
-def run(words: list[str]) -> int:
-    """Wait for the workers, launch, record, report; return the exit code."""
-    settings = hvdlib.settings()
+def ready_words(settings: dict[str, Any], words: list[str]) -> list[str]:
+    """Return horovodrun's words as they fit here, once everything they need is there. Raises Fault, Stopped."""
     interface = hvdlib.interface_of(settings)
     if shutil.which(words[0], path=environment(settings)["PATH"]) is None:
         raise hvdlib.Fault(f"this image has no {words[0]}: install Horovod in it, or put it on the image's PATH")
@@ -302,46 +210,49 @@ def run(words: list[str]) -> int:
     if len(settings["hosts"]) > 1:
         write_ssh_config()
         await_workers(settings)
-    name = os.environ.get("HVD_RUN") or time.strftime("by-hand-%Y%m%d-%H%M%S", time.gmtime())
-    os.environ["HVD_RUN"] = name
-    folder = f"{RUNS}/{name}"
-    os.makedirs(folder, exist_ok=True)
-    words = words_here(words, settings, interface)
-    begin = {
-        "version": 1,
-        "run": name,
-        "launch": os.environ.get("HVD_LAUNCH", ""),
-        "command": words,
-        "np": settings["np"],
-        "hosts": rank_hosts(settings),
-        "begin": time.time(),
-    }
-    write_json(f"{folder}/run.json", begin)
-    if begin["launch"]:
-        os.makedirs(f"{RUNS}/launched", exist_ok=True)
-        write_json(f"{RUNS}/launched/{begin['launch']}", {"run": name})
-    hvdlib.say(f"run {name}: {settings['np']} ranks on {', '.join(dict.fromkeys(begin['hosts']))}")
-    started = time.monotonic()
+    return words_here(words, settings, interface)
+
+
+def run_recorded(settings: dict[str, Any], record: hvdrecord.Record, words: list[str]) -> int:
+    """Launch once everything is ready, and fill the record in; return the exit code."""
+    try:
+        words = record.told["command"] = ready_words(settings, words)
+    except Stopped:
+        hvdlib.say("asked to stop: nothing was launched")
+        return STOPPED
+    except hvdlib.Fault as fault:
+        hvdlib.say(str(fault))
+        record.told["cause"] = hvdrecord.no_rank(NEVER_STARTED, str(fault))
+        return NEVER_STARTED
+    record.launched()
+    hvdlib.say(f"run {record.run}: {settings['np']} ranks on {', '.join(dict.fromkeys(record.told['hosts']))}")
+    started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     code = launch(words, environment(settings))
-    real, used = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    records = collect(settings, folder, STOPPED_COLLECT_SECONDS if code == STOPPED else COLLECT_SECONDS)
-    result = {
-        **begin,
-        "end": time.time(),
-        "code": code,
-        "real": real,
-        "user": used.ru_utime,
-        "sys": used.ru_stime,
-        "ranks": [records[rank] for rank in sorted(records)],
-    }
-    write_json(f"{folder}/result.json", result)
-    report(settings, result)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    record.told["real"] = time.monotonic() - started
+    record.told["user"], record.told["sys"] = used.ru_utime - before.ru_utime, used.ru_stime - before.ru_stime
+    seconds = STOPPED_COLLECT_SECONDS if code == STOPPED else hvdrecord.COLLECT_SECONDS
+    record.told["ranks"] = hvdrecord.collect(settings, record.folder, seconds)
+    return code
+
+
+def run(words: list[str]) -> int:
+    """Wait for the workers, launch, record, report; return the exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, raise_stopped)
+    settings = hvdlib.settings()
+    record, book = hvdrecord.new_record(settings, words), hvdlog.Book()
+    os.environ["HVD_RUN"] = record.run
+    if settings["output"]:
+        os.environ["HVD_OUTPUT"] = f"{settings['output']}/{record.run}"
+    with hvdlog.Capture(f"{record.folder}/launcher.log", book.note) as capture:
+        code = run_recorded(settings, record, words)
+        capture.settle()
+        record.finish(code, book.metrics)
+        if code != NEVER_STARTED:
+            hvdrecord.report(settings, record.told)
     return code
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(run(sys.argv[1:]))
-    except hvdlib.Fault as fault:
-        hvdlib.say(str(fault))
-        sys.exit(NEVER_STARTED)
+    sys.exit(run(sys.argv[1:]))

@@ -147,10 +147,21 @@ def rank_number(env: Mapping[str, str]) -> int | None:
     return None if number is None else int(number)
 
 
+def make_output(host: dict[str, Any], env: Mapping[str, str]) -> None:
+    """Make the folder the rank writes its results to. Raises Fault."""
+    folder = env.get("HVD_OUTPUT")
+    if folder:
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise hvdlib.Fault(f"{host['host']}: cannot make {folder}, for train.output: {error.strerror}") from None
+
+
 def run(words: list[str]) -> int:
     """Run one rank; return its exit code, 128 + N for signal N as a shell would."""
     host, begin = hvdlib.settings(), time.time()
     env = rank_environment(host, container_environment(), os.environ)
+    make_output(host, env)
     entry = {"rank": rank_number(env), "begin": begin, "command": words}
     asked, chain = note_signals(), ancestors()  # before there is a rank: it must not be left behind
     try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdcompose.config.model import Cluster, Gpus, Horovod, Host, Image, Mount, Ssh, Train, Ulimit
+from hvdcompose.config.model import Cluster, Gpus, Horovod, Host, Image, Mount, Runs, Secret, Ssh, Train, Ulimit
 from hvdcompose.config.source import UnreadableConfigError, load_cluster, parse_cluster
 from hvdcompose.errors import BAD_CONFIG, ConfigError
 
@@ -75,7 +75,7 @@ def complaints(text: str) -> list[str]:
     return [line.removeprefix("cluster.yaml:") for line in str(caught.value).splitlines()]
 
 
-TOP_KEYS = "version, name, image, ssh, defaults, hosts, train, horovod"
+TOP_KEYS = "version, name, image, ssh, defaults, hosts, train, horovod, runs"
 HOST_KEYS = "context, address, primary, gpus, slots, interface, shm_size, ulimits, env, volumes"
 IPV4_RULE = "is not an IPv4 address: four numbers from 0 to 255, without leading zeros"
 SOURCE_RULE = "is neither a path on the host, which begins with /, nor the name of a volume"
@@ -86,6 +86,8 @@ CLIENT_PATH = "would be on this machine; the mount is on the host, where paths b
 GPUS_COUNT_ANEW = "GPUs are chosen with gpus; inside a container they are numbered from 0 again"
 SHELL = 'is for a shell: write ["sh", "-c", "..."]; to pass it on, write a list of words'
 LATER = "not accepted yet by this version of hvdcompose"
+SECRET = "must be {env: VARIABLE} or {file: path}, on this machine"
+SECRET_RULE = "a secret's name begins with a letter, digit or _ and goes on with these, . and -, 64 characters at most"
 ULIMIT = "a whole number, or -1 for no limit"
 
 MISTAKES = [
@@ -708,9 +710,61 @@ MISTAKES = [
         "10:13: train.volumes./a: defaults.volumes./a/ on line 11 mounts at the same path",
         id="target of train and host",
     ),
-    pytest.param(train("prepare: x"), f"10:3: train.prepare: {LATER}", id="prepare"),
-    pytest.param(train("output: x"), f"10:3: train.output: {LATER}", id="output"),
-    pytest.param(train("secrets: {}"), f"10:3: train.secrets: {LATER}", id="secrets"),
+    pytest.param(train("prepare: ''"), "10:12: train.prepare: names no program to run", id="empty prepare"),
+    pytest.param(train("prepare: a && b"), f'10:12: train.prepare: "&&" {SHELL}', id="prepare for a shell"),
+    pytest.param(
+        train("prepare: {run: x}"),
+        "10:12: train.prepare: must be a string or a list of words, not a mapping",
+        id="prepare as a mapping",
+    ),
+    pytest.param(train("output: ./out"), f'10:11: train.output: "./out" {CLIENT_PATH}', id="output on the client"),
+    pytest.param(train("output: x"), f'10:11: train.output: "x" {SOURCE_RULE}', id="output no volume"),
+    pytest.param(train("output: //"), "10:11: train.output: must name a folder, not /", id="output /"),
+    pytest.param(train("output: [a, b]"), "10:11: train.output: must be text, not a list", id="output as a list"),
+    pytest.param(
+        train("output: demo-runs"),
+        "10:11: train.output: demo-runs is a volume of hvdcompose's own; take another name",
+        id="output into the records",
+    ),
+    pytest.param(
+        train("output: demo-ssh"),
+        "10:11: train.output: demo-ssh holds the cluster's ssh keys, which are no business of the ranks",
+        id="output into the keys",
+    ),
+    pytest.param(
+        train("secrets: [A]"),
+        "10:12: train.secrets: must be a mapping: name to {env: VARIABLE} or {file: path}, on this machine, not a list",
+        id="secrets as a list",
+    ),
+    pytest.param(train("secrets: {a/b: {env: A}}"), f"10:13: train.secrets.a/b: {SECRET_RULE}", id="secret's name"),
+    pytest.param(
+        train("secrets: {KEY: 6Tz-very-secret}"),
+        f"10:18: train.secrets.KEY: {SECRET}; the value itself has no place in this file",
+        id="a secret's value",
+    ),
+    pytest.param(
+        train("secrets: {KEY: {env: 6Tz-very-secret}}"),
+        "10:24: train.secrets.KEY.env: must be the name of a variable: letters, digits and _ only, and no digit first",
+        id="a secret's value for a variable",
+    ),
+    pytest.param(
+        train("secrets: {KEY: {env: A, file: b}}"), f"10:18: train.secrets.KEY: {SECRET}, not both", id="secret twice"
+    ),
+    pytest.param(
+        train("secrets: {KEY: {}}"),
+        "10:13: train.secrets.KEY.env: is missing; a secret is {env: VARIABLE} or {file: path}, on this machine",
+        id="secret from nowhere",
+    ),
+    pytest.param(
+        train("secrets: {KEY: {file: keys/}}"),
+        '10:25: train.secrets.KEY.file: "keys/" is not the path of a file',
+        id="secret from a folder",
+    ),
+    pytest.param(
+        top("runs: {keep: 0}"), "10:14: runs.keep: must be a whole number from 1 to 10000, not 0", id="keep 0"
+    ),
+    pytest.param(top("runs: {kept: 5}"), '10:8: runs.kept: unknown key; did you mean "keep"?', id="runs kept"),
+    pytest.param(top("runs: 5"), "10:7: runs: must be a mapping with keep, not 5", id="runs as a number"),
     pytest.param(train("elastic: {}"), f"10:3: train.elastic: {LATER}", id="elastic"),
     # horovod
     pytest.param(
@@ -864,8 +918,12 @@ train:
   command: [sh, -c, "python train.py > log", 0.10]
   np: 3
   code: ./trainer/
+  prepare: python -m data --to "/data/a b"
   volumes: {/out: results}
+  output: /srv/results
   env: {SEED: 42}
+  secrets: {WANDB_API_KEY: {env: WANDB_KEY}, netrc: {file: ~/.netrc}}
+runs: {keep: 7}
 horovod:
   controller: gloo
   fusion_threshold_mb: 32
@@ -920,8 +978,12 @@ horovod:
             np=3,
             code="./trainer/",
             env={"SEED": "42"},
+            prepare=("python", "-m", "data", "--to", "/data/a b"),
             volumes=(Mount(target="/out", source="results"),),
+            output="/srv/results",
+            secrets={"WANDB_API_KEY": Secret(env="WANDB_KEY"), "netrc": Secret(file="~/.netrc")},
         ),
+        runs=Runs(keep=7),
         horovod=Horovod(
             controller="gloo",
             fusion_threshold_mb=32,

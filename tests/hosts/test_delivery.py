@@ -8,7 +8,7 @@ import pytest
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.code import Code
-from hvdcompose.hosts.delivery import drop_half_filled, fill_code, prune_code, put_keys, try_folders
+from hvdcompose.hosts.delivery import drop_half_filled, fill_code, prune_code, put_keys, result_of, try_folders
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.tars import Entry, pack
 
@@ -94,3 +94,25 @@ def test_keys_are_brought_only_where_others_or_none_are(docker, tmp_path, held, 
     )
     put_keys(BETA, "worker", b"keys", "d1")
     assert calls(tmp_path) == ["cp worker:/hvd/host/filled -", *(["cp - worker:/"] * brings)]
+
+
+def test_how_a_run_ended_is_read_from_its_record(docker, tmp_path):
+    (tmp_path / "tar").write_bytes(pack([Entry("/r1.json", b'{"run": "r1", "code": 3}', 0o644)]))
+    docker(f"cat {tmp_path}/tar")
+    assert result_of(BETA, "launcher", "r1") == {"run": "r1", "code": 3}
+    assert calls(tmp_path) == ["cp launcher:/hvd/runs/records/r1.json -"]
+
+
+def test_a_run_that_goes_on_or_was_killed_has_no_end_in_its_record(docker, tmp_path):
+    (tmp_path / "tar").write_bytes(pack([Entry("/r1.json", b'{"run": "r1", "code": null}', 0o644)]))
+    docker(f"cat {tmp_path}/tar")
+    assert result_of(BETA, "launcher", "r1") is None
+
+
+@pytest.mark.parametrize("text", [b"{torn", b"[1]", b"5"])
+def test_a_record_that_cannot_be_read_is_told(text, docker, tmp_path):
+    (tmp_path / "tar").write_bytes(pack([Entry("/r1.json", text, 0o644)]))
+    docker(f"cat {tmp_path}/tar")
+    with pytest.raises(HostError) as caught:
+        result_of(BETA, "launcher", "r1")
+    assert str(caught.value) == "the record of run r1 cannot be read"

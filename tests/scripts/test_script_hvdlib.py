@@ -125,7 +125,7 @@ def test_only_the_standard_library_is_there(path):
             used |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             used.add((node.module or "").partition(".")[0])
-    assert used - {"hvdlib"} <= sys.stdlib_module_names
+    assert used - {path.stem for path in SCRIPTS} <= sys.stdlib_module_names
 
 
 def test_the_keys_are_waited_for_until_they_are_these(tmp_path, capsys):

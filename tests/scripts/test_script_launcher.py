@@ -9,45 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
 import hvdlib
 import launcher
 import pytest
-
-SETTINGS = {
-    "cluster": "demo",
-    "host": "alpha",
-    "address": "10.0.0.1",
-    "interface": None,
-    "port": 12345,
-    "controller": "gloo",
-    "np": 4,
-    "start_timeout": 60,
-    "hosts": [
-        {"host": "alpha", "address": "10.0.0.1", "slots": 2},
-        {"host": "beta", "address": "10.0.0.2", "slots": 1},
-        {"host": "gamma", "address": "10.0.0.3", "slots": 1},
-    ],
-}
-
-
-@pytest.fixture
-def worker(tmp_path, monkeypatch):
-    """Stand-ins for ssh to a worker: a script per address; they share a folder to remember things in."""
-    scripts = tmp_path / "ssh"
-    scripts.mkdir()
-    monkeypatch.setattr(launcher, "RETRY_SECONDS", (0.05,))
-    monkeypatch.setattr(
-        launcher, "ssh", lambda port, address, *words: ["/bin/sh", str(scripts / address), str(port), *words]
-    )
-
-    def write(address: str, script: str) -> None:
-        (scripts / address).write_text(f"cd {tmp_path}\n{textwrap.dedent(script)}")
-
-    return write
+from script_settings import SETTINGS
 
 
 def answer(host: str, cluster: str = "demo") -> str:
@@ -55,7 +23,7 @@ def answer(host: str, cluster: str = "demo") -> str:
 
 
 def test_ssh_is_ours_with_the_cluster_s_port():
-    assert launcher.ssh(12345, "10.0.0.2", "cat", "/x") == ["/hvd/bin/ssh", "-p", "12345", "root@10.0.0.2", "cat", "/x"]
+    assert hvdlib.ssh(12345, "10.0.0.2", "cat", "/x") == ["/hvd/bin/ssh", "-p", "12345", "root@10.0.0.2", "cat", "/x"]
 
 
 def test_all_workers_prove_themselves(worker, tmp_path, capsys):
@@ -229,145 +197,6 @@ def test_open_mpi_is_made_to_behave_and_the_user_s_own_settings_win(monkeypatch)
     assert env["OMPI_MCA_plm_rsh_no_tree_spawn"] == "1", "only the launcher holds the key"
     assert env["OMPI_MCA_btl_vader_single_copy_mechanism"] == "none"
     assert env["OMPI_MCA_mpi_yield_when_idle"] == "0"
-
-
-def test_the_host_of_each_rank():
-    assert launcher.rank_hosts(SETTINGS) == ["alpha", "alpha", "beta", "gamma"]
-    assert launcher.rank_hosts({**SETTINGS, "np": 3}) == ["alpha", "alpha", "beta"]
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (0, "exit 0"),
-        (3, "exit 3"),
-        (127, "exit 127"),
-        (-9, "killed by SIGKILL"),
-        (-11, "killed by SIGSEGV"),
-        (-15, "killed by SIGTERM"),
-        (-63, "killed by signal 63"),
-    ],
-)
-def test_how_a_rank_ended_in_words(code, words):
-    assert launcher.told_code(code) == words
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0m0.000s"),
-        (0.0004, "0m0.000s"),
-        (0.5, "0m0.500s"),
-        (9.0071, "0m9.007s"),
-        (59.9994, "0m59.999s"),
-        (59.9996, "1m0.000s"),
-        (94.4, "1m34.400s"),
-        (319.6, "5m19.600s"),
-        (3600, "60m0.000s"),
-        (3725.5, "62m5.500s"),
-    ],
-)
-def test_times_as_bash_prints_them(seconds, text):
-    assert launcher.clock(seconds) == text
-
-
-def test_the_form_of_bash_s_own_time():
-    done = subprocess.run(["bash", "-c", "time sleep 0.01"], capture_output=True, text=True, env={"LC_ALL": "C"})
-    real = next(line for line in done.stderr.splitlines() if line.startswith("real\t"))
-    whole, _, rest = real.removeprefix("real\t").partition("m")
-    assert launcher.clock(int(whole) * 60 + float(rest.removesuffix("s"))) == real.removeprefix("real\t")
-
-
-def test_records_are_read_line_by_line():
-    texts = [
-        '{"rank": 0, "code": 0}\n{"rank": 2, "code": 3}\n',
-        'motd\n{"rank": 1, "code"\n\n5\nnull\n"x"\n[1]\n{"rank": null, "code": 0}\n{"code": 0}\n',
-        "",
-        '{"rank": 1, "code": -9}',
-    ]
-    assert launcher.read_records(texts) == {
-        0: {"rank": 0, "code": 0},
-        1: {"rank": 1, "code": -9},
-        2: {"rank": 2, "code": 3},
-    }
-
-
-def test_records_come_from_every_host(worker, tmp_path):
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    (folder / "rank-0.json").write_text('{"rank": 0}\n')
-    (folder / "rank-1.json.part").write_text('{"rank": 9')
-    (folder / "run.json").write_text('{"rank": 8}\n')
-    worker("10.0.0.2", 'echo "$2" > asked; echo \'{"rank": 2}\'\n')
-    worker("10.0.0.3", "exit 255\n")
-    assert launcher.read_records(launcher.fetch_records(SETTINGS, str(folder))) == {0: {"rank": 0}, 2: {"rank": 2}}
-    assert (tmp_path / "asked").read_text() == f"cat {folder}/rank-*.json\n"
-
-
-def test_records_are_waited_for_a_little_and_no_longer(worker, tmp_path, monkeypatch):
-    worker("10.0.0.2", "echo x >> tries; [ $(wc -l < tries) -lt 2 ] || echo '{\"rank\": 2}'\n")
-    worker("10.0.0.3", "exec sleep 60\n")
-    found = launcher.collect(SETTINGS, str(tmp_path), 0.5)
-    assert set(found) <= {2}
-    worker("10.0.0.3", "for rank in 0 1 3; do echo '{\"rank\": '$rank'}'; done\n")
-    assert set(launcher.collect(SETTINGS, str(tmp_path), 0.5)) == {0, 1, 2, 3}
-
-
-def entry(rank: int, code: int = 0, ended: str = "itself") -> dict:
-    return {"rank": rank, "code": code, "ended": ended}
-
-
-RESULT = {"run": "r1", "code": 0, "real": 94.4, "user": 0.5, "sys": 0.25}
-TIMES = ["real\t1m34.400s", "user\t0m0.500s", "sys\t0m0.250s"]
-REPORTS = [
-    pytest.param(
-        [entry(0), entry(1), entry(2), entry(3)],
-        0,
-        ["hvdcompose: all 4 ranks ended with exit 0", "hvdcompose: run r1 ended with exit 0"],
-        id="well",
-    ),
-    pytest.param(
-        [entry(0), entry(1, 3), entry(2, -15, "launcher gone")],
-        1,
-        [
-            "hvdcompose: rank 0 on alpha: exit 0",
-            "hvdcompose: rank 1 on alpha: exit 3",
-            "hvdcompose: rank 2 on beta: killed by SIGTERM (launcher gone)",
-            "hvdcompose: rank 3 on gamma: no record of its end",
-            "hvdcompose: run r1 ended with exit 1",
-        ],
-        id="one failed",
-    ),
-    pytest.param(
-        [entry(0), entry(1), entry(2)],
-        0,
-        [
-            "hvdcompose: rank 0 on alpha: exit 0",
-            "hvdcompose: rank 1 on alpha: exit 0",
-            "hvdcompose: rank 2 on beta: exit 0",
-            "hvdcompose: rank 3 on gamma: no record of its end",
-            "hvdcompose: run r1 ended with exit 0",
-        ],
-        id="a record is missing: not all well",
-    ),
-]
-
-
-@pytest.mark.parametrize(("ranks", "code", "lines"), REPORTS)
-def test_the_report(ranks, code, lines, capsys):
-    launcher.report(SETTINGS, {**RESULT, "code": code, "ranks": ranks})
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines() == [*lines, *TIMES]
-
-
-def test_json_is_written_whole(tmp_path):
-    launcher.write_json(str(tmp_path / "x.json"), {"a": [1]})
-    assert (tmp_path / "x.json").read_text() == '{"a": [1]}\n'
-    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-    with pytest.raises(TypeError):
-        launcher.write_json(str(tmp_path / "x.json"), object())
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1]}
 
 
 # The last resort of `launch` kills everything in its container, so never call it here: os.kill is taken away.

@@ -72,6 +72,20 @@ horovod:
   stall_shutdown: 600
   args: [--verbose, --log-level, INFO]
 """,
+    "extras": """\
+name: extras
+image: trainer:1
+hosts:
+  alpha: {address: 10.0.0.1}
+  beta: {address: 10.0.0.2}
+train:
+  command: python train.py
+  prepare: [python, -m, data, "to $HOME"]
+  volumes: {/data: /srv/data}
+  output: results
+  secrets: {WANDB_API_KEY: {env: WANDB_KEY}, netrc: {file: ~/.netrc}}
+runs: {keep: 7}
+""",
     "fewer": """\
 name: fewer
 image: trainer:1
@@ -111,6 +125,7 @@ CASES = [
         *(("mounts", "alpha"), ("mounts", "beta")),
         *(("limits", "alpha"), ("limits", "beta")),
         ("horovod", "alpha"),
+        *(("extras", "alpha"), ("extras", "beta")),
         *(("fewer", "alpha"), ("fewer", "gamma")),
         *(("second", "alpha"), ("second", "beta")),
         *(("env", "alpha"), ("env", "beta")),
@@ -206,6 +221,33 @@ def test_gpu_reservations(host, device):
 
 def test_no_reservation_without_gpus():
     assert "deploy" not in service("gpus", "h-none")
+
+
+@pytest.mark.parametrize(("host", "label"), [("h-all", "all"), ("h-count", "2"), ("h-ids", "0,GPU-8a5e0b9c"),
+    ("h-cdi", "nvidia.com/gpu=0,nvidia.com/gpu=1"), ("h-none", "")])  # fmt: skip
+def test_the_labels_say_what_is_taken(host, label):
+    labels = service("gpus", host)["labels"]
+    assert (labels["hvdcompose.port"], labels["hvdcompose.gpus"]) == ("12345", label)
+
+
+def test_an_output_volume_is_everywhere_and_a_path_on_the_primary_alone():
+    def outputs(text: str) -> dict[str, list[str]]:
+        documents = {host: yaml.safe_load(body) for host, body in rendered(text).items()}
+        services = {host: next(iter(told["services"].values())) for host, told in documents.items()}
+        return {
+            host: [mount["source"] for mount in told["volumes"] if mount["target"] == "/hvd/output"]
+            for host, told in services.items()
+        }
+
+    text = CLUSTERS["extras"]
+    assert outputs(text) == {"alpha": ["data-results"], "beta": ["data-results"]}
+    assert outputs(text.replace("results", "/srv/results")) == {"alpha": ["/srv/results"], "beta": []}
+
+
+def test_of_a_secret_only_its_name_is_rendered():
+    for text in rendered(CLUSTERS["extras"]).values():
+        assert "WANDB_API_KEY" in text
+        assert "WANDB_KEY" not in text and ".netrc" not in text
 
 
 def test_a_worker_s_file_says_nothing_of_the_run():

@@ -125,6 +125,9 @@ DECISIVE = [
     pytest.param("fusion_threshold_mb: 32", "fusion_threshold_mb: 32, cycle_time_ms: 1", id="cycle time"),
     pytest.param("fusion_threshold_mb: 32", "fusion_threshold_mb: 32, timeline: /tmp/t", id="timeline"),
     pytest.param("fusion_threshold_mb: 32", "fusion_threshold_mb: 32, stall_shutdown: 9", id="stall_shutdown"),
+    pytest.param("np: 4", "np: 4\n  prepare: python data.py", id="prepare"),
+    pytest.param("np: 4", "np: 4\n  output: results", id="output"),
+    pytest.param("np: 4", "np: 4\n  secrets: {A: {env: A}}", id="name of a secret"),
     pytest.param("fusion_threshold_mb: 32", "fusion_threshold_mb: 32, args: [--autotune]", id="args"),
 ]
 
@@ -146,6 +149,7 @@ INDIFFERENT = [
     pytest.param("beta: {", "beta: {ulimits: {memlock: -1}, ", id="ulimits"),
     pytest.param("beta: {", "beta: {interface: eth1, ", id="interface"),
     pytest.param("train:", "ssh: {port: 999, volume: other}\ntrain:", id="port and volume of ssh"),
+    pytest.param("train:", "runs: {keep: 3}\ntrain:", id="runs to keep"),
     pytest.param("pull: missing", "pull: always", id="pull"),
     pytest.param("10.0.0.3", "10.0.0.33", id="a host without ranks"),
     pytest.param("name: demo", "name: renamed", id="name of the cluster"),

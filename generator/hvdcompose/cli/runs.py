@@ -146,7 +146,7 @@ def _follow(target: Target, run_id: str) -> int:
         raise ViewEnded(f"run {run_id} goes on; {GOES_ON}") from None
     if end.oom_killed:
         console.say(f"{engine.host}: the launcher's container ran out of memory", "bold red")
-    if end.result is None and end.code:
+    if end.code == NEVER_STARTED or (end.result is None and end.code):
         how = "was not launched" if end.code == NEVER_STARTED else "was not launched, or was killed"
         console.say(f"run {run_id} {how}: the launcher ended with exit {end.code}", "bold red")
     return 1 if end.code else 0

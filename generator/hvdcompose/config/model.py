@@ -88,14 +88,30 @@ class Host(Model):
     volumes: tuple[Mount, ...] = ()
 
 
+class Secret(Model):
+    """Where the client finds the value of a secret: a variable of its environment, or a file; one of the two."""
+
+    env: str | None = None
+    file: str | None = None  # path on the client, as written
+
+
 class Train(Model):
     """The run: the command of every rank and what it needs."""
 
     command: tuple[str, ...]
     np: int
     code: str | None = None  # folder on the client, as written
+    prepare: tuple[str, ...] | None = None  # command, once per host before the launch
+    output: str | None = None  # where the ranks write: a volume on every host, or a path on the primary
     env: dict[str, str] = Field(default_factory=dict)
     volumes: tuple[Mount, ...] = ()
+    secrets: dict[str, Secret] = Field(default_factory=dict)  # by the name of the file under /run/secrets
+
+
+class Runs(Model):
+    """What is kept of past runs."""
+
+    keep: int = 50  # records and logs of that many
 
 
 class Horovod(Model):
@@ -120,6 +136,7 @@ class Cluster(Model):
     primary_name: str
     train: Train
     horovod: Horovod = Horovod()
+    runs: Runs = Runs()
 
     @property
     def primary(self) -> Host:

@@ -42,12 +42,13 @@ def check_own_volumes(name: str, ssh: Found[str] | None, train: TrainDraft, host
         ssh.at.error(f"{ssh.value} is a volume of hvdcompose's own; take another name")
     keys = ssh.value if ssh else f"{name}-ssh"
     mounts = [found for host in hosts for found in host.settings.volumes.values()] + list(train.volumes.values())
-    for found in {id(found): found for found in mounts}.values():
-        source = found.value.source.rstrip("/")
+    sources = [(found.value.source, found.at) for found in {id(found): found for found in mounts}.values()]
+    sources += [(train.output.value, train.output.at)] if train.output else []
+    for source, at in ((source.rstrip("/"), at) for source, at in sources):
         if source in (keys.rstrip("/"), f"{name}-ssh"):
-            found.at.error(f"{source} holds the cluster's ssh keys, which are no business of the ranks")
+            at.error(f"{source} holds the cluster's ssh keys, which are no business of the ranks")
         elif is_own(source):
-            found.at.error(f"{source} is a volume of hvdcompose's own; take another name")
+            at.error(f"{source} is a volume of hvdcompose's own; take another name")
 
 
 def primary_name(hosts: Sequence[HostDraft]) -> str:

@@ -1,4 +1,4 @@
-"""The other sections of a cluster.yaml: image, ssh, train, horovod."""
+"""The other sections of a cluster.yaml: image, ssh, train, horovod, runs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 
 from hvdcompose.config.cursor import Cursor, Found, read_integer, read_word
 from hvdcompose.config.horovodrun import argument_complaint
-from hvdcompose.config.model import Image, Mount
-from hvdcompose.config.settings import read_env, read_volumes
+from hvdcompose.config.model import Image, Mount, Secret
+from hvdcompose.config.settings import read_env, read_secrets, read_volumes
 from hvdcompose.config.words import (
     build_argument_complaint,
     file_complaint,
     folder_complaint,
     image_complaint,
+    output_complaint,
     ssh_volume_complaint,
 )
 
 IsFolder = Callable[[str], bool]
 
-_TRAIN_KEYS = ("command", "np", "code", "volumes", "env")
-_LATER = dict.fromkeys(("prepare", "output", "secrets", "elastic"), "not accepted yet by this version of hvdcompose")
+_TRAIN_KEYS = ("command", "np", "code", "prepare", "volumes", "output", "env", "secrets")
+_LATER = {"elastic": "not accepted yet by this version of hvdcompose"}
 _HOROVOD_KEYS = (
     *("controller", "fusion_threshold_mb", "cycle_time_ms", "timeline"),
     *("start_timeout", "stall_shutdown", "args"),
@@ -34,6 +35,7 @@ _SYSTEM_SSH_PORT = 22
 _DAY = 86_400
 _MOST_MEGABYTES = 65_536
 _LONGEST_CYCLE = 60_000
+_MOST_RUNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,11 @@ class TrainDraft:
     command: tuple[str, ...] | None = None
     np: Found[int] | None = None
     code: str | None = None
+    prepare: tuple[str, ...] | None = None
+    output: Found[str] | None = None
     env: dict[str, Found[str]] = field(default_factory=dict)
     volumes: dict[str, Found[Mount]] = field(default_factory=dict)
+    secrets: dict[str, Secret] = field(default_factory=dict)
 
 
 def read_image(cursor: Cursor, is_folder: IsFolder) -> Image | None:
@@ -90,9 +95,18 @@ def read_train(cursor: Cursor, is_folder: IsFolder) -> TrainDraft:
         command=_command(fields["command"]) if "command" in fields else None,
         np=read_integer(fields["np"], 1, _MOST_PROCESSES) if "np" in fields else None,
         code=_folder(fields["code"], is_folder, folder_complaint) if "code" in fields else None,
+        prepare=_command(fields["prepare"]) if "prepare" in fields else None,
+        output=read_word(fields["output"], output_complaint) if "output" in fields else None,
         env=read_env(fields["env"]) if "env" in fields else {},
         volumes=read_volumes(fields["volumes"]) if "volumes" in fields else {},
+        secrets=read_secrets(fields["secrets"]) if "secrets" in fields else {},
     )
+
+
+def read_runs(cursor: Cursor | None) -> dict[str, Any]:
+    """Read what is kept of past runs, as arguments for the model; the section may be absent."""
+    fields = cursor.fields(("keep",)) if cursor else {}
+    return {name: field.integer(1, _MOST_RUNS) for name, field in fields.items()}
 
 
 def read_horovod(cursor: Cursor | None) -> dict[str, Any]:

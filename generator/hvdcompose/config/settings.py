@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hvdcompose.config.cursor import Cursor, Found, read_word
-from hvdcompose.config.model import Gpus, Mount, Ulimit
+from hvdcompose.config.model import Gpus, Mount, Secret, Ulimit
 from hvdcompose.config.words import (
     cdi_complaint,
     clean_path,
+    client_file_complaint,
     env_name_complaint,
+    env_variable_complaint,
     gpu_id_complaint,
+    secret_complaint,
     source_complaint,
     target_complaint,
 )
@@ -23,6 +26,7 @@ _ULIMITS = (
 )
 _HIGHEST_LIMIT = 10**18 - 1
 _LIMIT = "a whole number, or -1 for no limit"
+_SECRET_FORMS = "{env: VARIABLE} or {file: path}, on this machine"
 
 
 def read_gpus(cursor: Cursor) -> Found[Gpus] | None:
@@ -61,6 +65,19 @@ def read_env(cursor: Cursor) -> dict[str, Found[str]]:
         value = entry.text(numbers=True)
         if value is not None:
             found[name] = Found(value, entry)
+    return found
+
+
+def read_secrets(cursor: Cursor) -> dict[str, Secret]:
+    """Read secrets: name to where the client finds the value, never the value itself."""
+    found = {}
+    for name, entry in cursor.entries(f"a mapping: name to {_SECRET_FORMS}").items():
+        complaint = secret_complaint(name)
+        if complaint:
+            entry.key_error(complaint)
+        secret = _secret(entry)
+        if secret is not None:
+            found[name] = secret
     return found
 
 
@@ -128,6 +145,25 @@ def _ulimit(cursor: Cursor) -> Found[Ulimit] | None:
         fields["soft"].error(f"the soft limit {soft} is above the hard limit {hard}")
         return None
     return Found(Ulimit(soft=soft, hard=hard), cursor)
+
+
+def _secret(cursor: Cursor) -> Secret | None:
+    if not cursor.is_mapping:
+        # the value is not shown: it may be the secret itself
+        cursor.error(f"must be {_SECRET_FORMS}; the value itself has no place in this file")
+        return None
+    fields = cursor.fields(("env", "file"))
+    if not fields:
+        cursor.missing("env", f"is missing; a secret is {_SECRET_FORMS}")
+        return None
+    if len(fields) > 1:
+        cursor.error(f"must be {_SECRET_FORMS}, not both")
+        return None
+    if "env" in fields:
+        variable = read_word(fields["env"], env_variable_complaint)
+        return Secret(env=variable.value) if variable else None
+    file = read_word(fields["file"], client_file_complaint)
+    return Secret(file=file.value) if file else None
 
 
 def _mount(target: str, cursor: Cursor) -> Mount | None:

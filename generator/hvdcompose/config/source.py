@@ -8,13 +8,14 @@ from pathlib import Path
 from hvdcompose.config.cursor import Cursor, read_word, root_cursor
 from hvdcompose.config.document import Problems, read_document
 from hvdcompose.config.hosts import HostDraft, read_defaults, read_hosts
-from hvdcompose.config.model import Cluster, Horovod, Ssh, Train
+from hvdcompose.config.model import Cluster, Horovod, Runs, Ssh, Train
 from hvdcompose.config.rules import check_hosts, check_own_volumes, check_train, primary_name
 from hvdcompose.config.sections import (
     IsFolder,
     TrainDraft,
     read_horovod,
     read_image,
+    read_runs,
     read_ssh,
     read_train,
 )
@@ -22,7 +23,7 @@ from hvdcompose.config.words import project_complaint
 from hvdcompose.errors import ConfigError, HvdError
 
 _REQUIRED = ("name", "image", "hosts", "train")
-_KEYS = ("version", "name", "image", "ssh", "defaults", "hosts", "train", "horovod")
+_KEYS = ("version", "name", "image", "ssh", "defaults", "hosts", "train", "horovod", "runs")
 _VERSION = "1"
 _MOST_BYTES = 1024 * 1024
 
@@ -73,6 +74,7 @@ def _read(root: Cursor, is_folder: IsFolder) -> Cluster | None:
     hosts = read_hosts(fields["hosts"], read_defaults(fields.get("defaults"))) if "hosts" in fields else []
     train = read_train(fields["train"], is_folder) if "train" in fields else TrainDraft()
     horovod = read_horovod(fields.get("horovod"))
+    runs = read_runs(fields.get("runs"))
     check_hosts(hosts)
     check_train(train, hosts)
     if name:
@@ -88,6 +90,7 @@ def _read(root: Cursor, is_folder: IsFolder) -> Cluster | None:
         primary_name=primary_name(hosts),
         train=_build_train(train, hosts),
         horovod=Horovod(**horovod),
+        runs=Runs(**runs),
     )
 
 
@@ -97,8 +100,11 @@ def _build_train(train: TrainDraft, hosts: Sequence[HostDraft]) -> Train:
         command=train.command,
         np=train.np.value if train.np else sum(host.slots or 0 for host in hosts),
         code=train.code,
+        prepare=train.prepare,
+        output=train.output.value if train.output else None,
         env={name: found.value for name, found in train.env.items()},
         volumes=tuple(found.value for found in train.volumes.values()),
+        secrets=train.secrets,
     )
 
 

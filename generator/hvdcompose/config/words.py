@@ -20,6 +20,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:[kmg]?b|[kmg])|([0-9]+)", re.IGNORE
 _GPU_ID = re.compile(r"(0|[1-9][0-9]*)(:[0-9]+)?|GPU-[A-Za-z0-9-]+|MIG-[A-Za-z0-9/-]+")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*=[A-Za-z0-9][\w.:-]*", re.ASCII)
 _WINDOWS_DRIVE = re.compile(r"[A-Za-z]:")
+_SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -136,6 +137,34 @@ def build_argument_complaint(name: str) -> str | None:
     return (
         None if _ENV_NAME.fullmatch(name) else "an argument's name has letters, digits and _ only, and no digit first"
     )
+
+
+def secret_complaint(name: str) -> str | None:
+    """Complain about what cannot be the name of a secret, which becomes a file's."""
+    if _SECRET.fullmatch(name):
+        return None
+    return "a secret's name begins with a letter, digit or _ and goes on with these, . and -, 64 characters at most"
+
+
+def env_variable_complaint(name: str) -> str | None:
+    """Complain about what is no name of a variable on the client; it is not shown, it may be the secret itself."""
+    if _ENV_NAME.fullmatch(name):
+        return None
+    return "must be the name of a variable: letters, digits and _ only, and no digit first"
+
+
+def client_file_complaint(path: str) -> str | None:
+    """Complain about what cannot be the path of a file on the client."""
+    if not path or path.endswith("/") or _CONTROL.search(path):
+        return f'"{shown(path)}" is not the path of a file'
+    return None
+
+
+def output_complaint(output: str) -> str | None:
+    """Complain about what the ranks cannot write to: neither a folder on the primary nor a named volume."""
+    if output.startswith("/") and clean_path(output) == "/":
+        return "must name a folder, not /"
+    return source_complaint(output)
 
 
 def ssh_volume_complaint(volume: str) -> str | None:

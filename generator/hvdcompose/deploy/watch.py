@@ -21,7 +21,7 @@ Entry = tuple[str, Stamped | HostError]  # with the host it was read on; or why 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a launcher's container ended; `result` is what it recorded, None when it never launched or was killed."""
+    """How a launcher's container ended; `result` is what it recorded, None when it was killed."""
 
     code: int
     oom_killed: bool

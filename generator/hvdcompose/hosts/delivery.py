@@ -13,7 +13,7 @@ from hvdcompose.hosts.tars import file_of, files_of
 from hvdcompose.stack.plan import CODE_TARGET, HOST_TARGET, RUNS_TARGET, SSH_TARGET
 
 FILL = "fill"  # service label of our helpers: seen with a code digest, the volume of that code may be half full
-LAUNCHED = f"{RUNS_TARGET}/launched"
+LAUNCHED, RECORDS = f"{RUNS_TARGET}/launched", f"{RUNS_TARGET}/records"
 
 
 class Unread(Exception):
@@ -146,9 +146,10 @@ def run_files(engine: Engine, cluster: str, image: str, container: str | None, p
 
 def result_of(engine: Engine, container: str, run: str) -> dict[str, object] | None:
     """Return what the launcher recorded of a run that ended, or None. Raises HostError."""
-    tar = engine.get(container, f"{RUNS_TARGET}/{run}/result.json")
+    tar = engine.get(container, f"{RECORDS}/{run}.json")
     text = file_of(tar) if tar else None
     try:
-        return dict(json.loads(text)) if text else None
-    except ValueError:
+        told = dict(json.loads(text)) if text else {}
+        return told if told.get("code") is not None else None
+    except (TypeError, ValueError):
         raise HostError(engine.host, f"the record of run {run} cannot be read") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 
 from hvdcompose.config.model import Cluster, Horovod, Host
 
@@ -53,7 +52,7 @@ def launch_digest(cluster: Cluster, *, image: str, code: str) -> str:
 
     `image` is the identity of the image on the hosts, `code` the digest of the code folder ("" where there is none).
     """
-    decisive: Mapping[str, object] = {
+    decisive: dict[str, object] = {
         "command": cluster.train.command,
         "np": cluster.train.np,
         "horovod": cluster.horovod.model_dump(exclude={"start_timeout"}),
@@ -66,4 +65,8 @@ def launch_digest(cluster: Cluster, *, image: str, code: str) -> str:
         "image": [cluster.image.name, image],
         "code": code,
     }
+    train = cluster.train
+    # only where they are set: a digest from before there were these keys stays the same
+    optional = {"prepare": train.prepare, "output": train.output, "secrets": sorted(train.secrets)}
+    decisive |= {name: value for name, value in optional.items() if value}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]

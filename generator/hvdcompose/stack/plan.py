@@ -14,6 +14,7 @@ Role = Literal["launcher", "worker"]
 
 LABEL = "hvdcompose"
 SSH_TARGET, HOST_TARGET, RUNS_TARGET, CODE_TARGET = "/root/.ssh", "/hvd/host", "/hvd/runs", "/hvd/code"
+OUTPUT_TARGET = "/hvd/output"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,13 @@ class HostPlan:
         return not self.ssh_volume.startswith("/")
 
     @property
+    def gpus_label(self) -> str:
+        """The GPUs given, as another cluster's client reads them from a label: all, a count, ids with commas, or ""."""
+        if self.gpus.kind in ("none", "all"):
+            return "" if self.gpus.kind == "none" else "all"
+        return str(self.gpus.count) if self.gpus.kind == "count" else ",".join(self.gpus.ids)
+
+    @property
     def named_volumes(self) -> tuple[str, ...]:
         """The user's named volumes, sorted, each once."""
         return tuple(sorted({mount.source for mount in self.mounts if not mount.is_path}))
@@ -75,11 +83,20 @@ def plan_host(cluster: Cluster, host: Host) -> HostPlan:
         shm_size=host.shm_size,
         ulimits=host.ulimits,
         environment={"PYTHONUNBUFFERED": "1", **cluster.train.env, **host.env},
-        mounts=(*cluster.train.volumes, *host.volumes),
+        mounts=_mounts(cluster, host),
         code=code,
         command=horovodrun(cluster) if launches else (),
         settings=_settings(cluster, host),
     )
+
+
+def _mounts(cluster: Cluster, host: Host) -> tuple[Mount, ...]:
+    """Return the user's mounts on a host; an output that is a path is the primary's alone."""
+    output = cluster.train.output
+    mounts = (*cluster.train.volumes, *host.volumes)
+    if output is None or (output.startswith("/") and host.name != cluster.primary_name):
+        return mounts
+    return (*mounts, Mount(target=OUTPUT_TARGET, source=output))
 
 
 def _settings(cluster: Cluster, host: Host) -> dict[str, object]:
@@ -91,6 +108,8 @@ def _settings(cluster: Cluster, host: Host) -> dict[str, object]:
         "interface": host.interface,
         "port": cluster.ssh.port,
         "own_env": sorted(host.env),
+        "mounts": {mount.target: mount.source for mount in (*cluster.train.volumes, *host.volumes)},
+        "secrets": sorted(cluster.train.secrets),
     }
     if host.name != cluster.primary_name:
         return own
@@ -100,4 +119,7 @@ def _settings(cluster: Cluster, host: Host) -> dict[str, object]:
         "np": cluster.train.np,
         "start_timeout": cluster.horovod.start_timeout,
         "hosts": run,
+        "output": OUTPUT_TARGET if cluster.train.output else None,
+        "prepare": cluster.train.prepare,
+        "keep": cluster.runs.keep,
     }

@@ -17,6 +17,8 @@ from hvdcompose.stack.plan import CODE_TARGET, HOST_TARGET, LABEL, RUNS_TARGET, 
 FORMAT = 1
 SCRIPTS = {  # file in templates/hvd -> (path in the container, mode)
     "hvdlib.py": ("/hvd/hvdlib.py", "0444"),
+    "hvdlog.py": ("/hvd/hvdlog.py", "0444"),
+    "hvdrecord.py": ("/hvd/hvdrecord.py", "0444"),
     "rank.py": ("/hvd/rank", "0555"),
     "launcher.py": ("/hvd/launcher", "0555"),
     "ssh": ("/hvd/bin/ssh", "0555"),
@@ -24,7 +26,7 @@ SCRIPTS = {  # file in templates/hvd -> (path in the container, mode)
     "sshd_config": ("/hvd/sshd_config", "0444"),
 }
 OF_ROLE = {
-    "launcher": ("launcher.py", "rank.py", "hvdlib.py", "ssh"),
+    "launcher": ("launcher.py", "rank.py", "hvdlib.py", "hvdlog.py", "hvdrecord.py", "ssh"),
     "worker": ("worker.py", "rank.py", "hvdlib.py", "sshd_config"),
 }
 _HEADER = re.compile(
