@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from desk import Desk
@@ -170,6 +173,137 @@ def test_a_disk_that_is_full(cluster: Made, odd: Desk) -> None:
     )
     assert containers(cluster)[1] == ""
     cluster.write(CLUSTER)
+
+
+def in_front_of_docker(folder: Path, script: str) -> dict[str, str]:
+    """Return the environment in which a script goes before every docker command; `$real` is docker itself."""
+    folder.mkdir()
+    wrapper = folder / "docker"
+    wrapper.write_text(f'#!/bin/sh\nreal={shutil.which("docker")}\n{script}\nexec $real "$@"\n')
+    wrapper.chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def loaded(made: Made, source: str, name: str, number: int) -> None:
+    """Give an image of the client's another name on a host."""
+    script = f"docker --context default save {source} | docker --context {made.desk.host(number)} load"
+    subprocess.run(["sh", "-c", script], check=True, env=made.desk.env, capture_output=True)
+    made.docker(number, "tag", source, name)
+
+
+def test_a_host_that_freezes_while_the_image_comes(cluster: Made, image: str, tiny: str) -> None:
+    """The others have theirs; it is served alone, and here it wakes for that."""
+    h1, h2, h3 = (cluster.desk.host(n) for n in (1, 2, 3))
+    cluster.desk.engine("tag", tiny, image)
+    cluster.write(CLUSTER.replace("<image>", image).replace("  <h2>}\n", "  <h2>}\n  <h3>}\n"))
+    once = cluster.folder / "once"
+    freeze = f"verb=pause; [ ! -e {once} ] || verb=unpause; touch {once}"
+    script = f'case "$*" in "save "*) {freeze}; $real --context default $verb hvdcompose-{h2} >/dev/null;; esac'
+    try:
+        told = cluster.hvd("apply", code=1, **in_front_of_docker(cluster.folder / "bin", script)).stderr
+    finally:
+        cluster.desk.docker("--context", "default", "unpause", f"hvdcompose-{h2}", code=None)
+    lines = [line for line in told.splitlines() if re.match(rf"({h1}|{h2}|{h3})  (image|nothing)", line)]
+    assert [line for line in lines if line.startswith(h2)][1:] == [
+        f"{h2}  nothing moved for 30 s: the others go on without it",
+        f"{h2}  image {image} is sent once more, alone",
+        f"{h2}  image is there",
+    ]
+    others = [lines.index(f"{host}  image is there") for host in (h1, h3)]
+    assert max(others) < lines.index(f"{h2}  nothing moved for 30 s: the others go on without it")
+    assert "send image" not in cluster.hvd("plan").stderr
+
+
+def test_a_load_that_is_cut_off(cluster: Made, image: str, tiny: str) -> None:
+    """The host does not pass for having it: it is sent once more, and what fails twice is told."""
+    h2 = cluster.desk.host(2)
+    cluster.desk.engine("tag", tiny, image)
+    loaded(cluster, tiny, image, 1)
+    cluster.write(CLUSTER.replace("<image>", image))
+    left = cluster.folder / "left"
+    left.write_text("xxx")
+    # a clean end in the middle of the archive, as from a client that was killed
+    cut = 'head -c 1000000 | $real "$@"; code=$?; cat >/dev/null; exit $code'
+    script = f'case "$*" in *" load "*) if [ -s {left} ]; then truncate -s -1 {left}; {cut}; fi;; esac'
+    env = in_front_of_docker(cluster.folder / "bin", script)
+    failed = cluster.hvd("apply", code=1, **env)
+    told, summary = errors_of(failed)
+    assert told.startswith(f"error: {h2}: sending {image}: ")
+    assert summary == "error: delivering the image: 1 of 1 hosts failed; nothing was launched"
+    assert re.findall(r"^(\S+) +send image", cluster.hvd("plan").stderr, re.M) == [h2]
+
+    again = cluster.hvd("apply", code=1, **env).stderr
+    assert re.search(rf"^{h2} +image {image} is sent once more, alone\n{h2} +image is there$", again, re.M)
+    assert left.read_text() == ""
+    assert "send image" not in cluster.hvd("plan").stderr
+
+
+def test_a_client_without_an_engine(cluster: Made, image: str, tiny: str) -> None:
+    """The primary builds; and where only the primary has an image, the others get it from there."""
+    h1, h2 = (cluster.desk.host(n) for n in (1, 2))
+    loaded(cluster, tiny, tiny, 1)
+    cluster.env = {"DOCKER_HOST": f"unix://{cluster.folder}/none.sock"}
+    folder = cluster.folder / "image"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(f"FROM {tiny}\nCOPY note /note\n")
+    (folder / "note").write_text("first\n")
+    cluster.write(CLUSTER.replace("<image>", f"{{name: {image}, build: ./image}}"))
+    for cause in ("not built yet", "its folder changed"):
+        planned = cluster.hvd("plan").stderr
+        builder = [(h1, f"{cause}; this machine has no engine")]
+        assert re.findall(r"^(\S+) +build image +(.*)$", planned, re.M) == builder
+        assert re.findall(r"^(\S+) +send image +(.*)$", planned, re.M) == [(h2, "after the build")]
+        applied = cluster.hvd("apply", code=1).stderr  # no python3 in it
+        assert re.search(rf"^{h2} +image {image}, 0.00 GB, is sent from {h1}\n{h2} +image is there$", applied, re.M)
+        assert _build_label(cluster, 1, image) == _build_label(cluster, 2, image)
+        assert re.findall("(build|send) image", cluster.hvd("plan").stderr) == []
+        (folder / "note").write_text("second\n")
+
+    cluster.write(CLUSTER.replace("<image>", f"{{name: {image}, pull: never}}"))
+    cluster.docker(2, "image", "rm", "--force", image)
+    why = f"it has no such image; {h1} has it, this machine has not"
+    assert re.findall(r"^(\S+) +send image +(.*)$", cluster.hvd("plan").stderr, re.M) == [(h2, why)]
+    assert re.search(rf"^{h2} +image is there$", cluster.hvd("apply", code=1).stderr, re.M)
+    assert _build_label(cluster, 1, image) == _build_label(cluster, 2, image)
+    cluster.docker(1, "image", "rm", "--force", image, tiny)
+
+
+@pytest.fixture
+def registries(cluster: Made, tmp_path: Path, tiny: str) -> Iterator[Callable[[int], None]]:
+    """A registry on each of hosts 1 and 2, at its own 127.0.0.1:5000; called with a host, that one gets the image."""
+    engine, saved = cluster.desk.engine, tmp_path / "saved"
+    engine("save", "-o", str(saved), tiny)
+    program = Path(__file__).with_name("registry.py")
+    names = {n: f"{cluster.name}-registry{n}" for n in (1, 2)}
+    for number, name in names.items():
+        network = f"container:hvdcompose-{cluster.desk.host(number)}"
+        words = ("python3", "/registry.py", "/saved", "5000")
+        engine("create", "--name", name, "--network", network, "--entrypoint", words[0], IMAGE, *words[1:])
+        engine("cp", str(program), f"{name}:/registry.py")
+        engine("start", name)
+    yield lambda number: engine("cp", str(saved), f"{names[number]}:/saved")
+    engine("rm", "--force", *names.values())
+
+
+def test_a_registry_is_asked_by_all_hosts_each_for_itself(
+    cluster: Made, registries: Callable[[int], None], tmp_path: Path
+) -> None:
+    name = "127.0.0.1:5000/team/trainer:1"
+    h1, h2 = (cluster.desk.host(n) for n in (1, 2))
+    cluster.write(CLUSTER.replace("<image>", f"{{name: {name}, pull: always}}"))
+    registries(1)
+    failed = cluster.hvd("apply", code=1)
+    assert re.search(rf"^{h1}  image is there$", failed.stderr, re.M)
+    assert errors_of(failed) == [
+        f"error: {h2}: pulling {name}: the registry has no such image",
+        f"error: delivering the image: 1 of 2 hosts failed (not {h1}); nothing was launched",
+    ]
+    registries(2)
+    there = cluster.hvd("apply", code=1).stderr  # no python3 in it
+    assert set(re.findall(r"^(\S+)  image is there$", there, re.M)) == {h1, h2}
+    assert "the image has no python3" in there
+    for number in (1, 2):
+        cluster.docker(number, "image", "rm", "--force", name)
 
 
 def _name(made: Made) -> str:

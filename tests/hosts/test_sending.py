@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -172,3 +176,32 @@ def test_one_host_is_alone_from_the_start(docker, monkeypatch):
     error = seen.sending.to(engines("beta"))["beta"].error
     assert error and error.message == "sending trainer:1: nothing moved for 1 s"
     assert calls(folder, "load") == ["beta"]
+
+
+SCRIPT = """
+from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.images import HERE, ImageFacts
+from hvdcompose.hosts.sending import Sending
+hosts = {name: Engine(name, name) for name in ("alpha", "beta", "gamma")}
+Sending(HERE, "trainer:1", ImageFacts("d1", "amd64", 3000000, ""), print, lambda *_: None).to(hosts)
+"""
+
+
+def test_ctrl_c_ends_every_child_soon(docker):
+    """Also those that ignore the polite signal, as docker over a frozen ssh does."""
+    stubborn = "trap '' TERM; {folder}; exec sleep 300"
+    folder = docker()
+    pids = folder / "pids"
+    docker(save=stubborn.format(folder=f"echo $$ >> {pids}"), load=stubborn.format(folder=f"echo $$ >> {pids}"))
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], stderr=subprocess.DEVNULL) as running:
+        limit = time.monotonic() + 60
+        while not (pids.exists() and len(pids.read_text().split()) == 4):
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) != 0
+        assert time.monotonic() - began < 15, "one after the other they take 2 s each, and 2 s again"
+    for pid in pids.read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
