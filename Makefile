@@ -28,7 +28,8 @@ lint: venv ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/mypy tools benchmarks templates/hvd
+	@$(BIN)/mypy tools templates/hvd
+	@$(BIN)/mypy benchmarks
 
 test-unit: venv ## the tests that need no engine
 	@$(BIN)/pytest -m "not engine"

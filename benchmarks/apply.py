@@ -11,54 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import statistics
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HVDCOMPOSE = str(Path(sys.executable).with_name("hvdcompose"))
-IMAGE = "hvd-bench:stub"
-# the loop needs containers that stay up, not a training: horovodrun here is a program that waits
-DOCKERFILE = r"""FROM debian:bookworm-slim
-RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-    python3-minimal libpython3-stdlib openssh-server openssh-client && rm -rf /var/lib/apt/lists/*
-RUN printf '#!/bin/sh\nexec sleep infinity\n' > /usr/local/bin/horovodrun && chmod 755 /usr/local/bin/horovodrun
-"""
-
-
-class Lab:
-    """A lab of its own name, network, Docker configuration and state, removed at the end."""
-
-    def __init__(self, hosts: int, *, ssh: bool) -> None:
-        self.hosts, self.ssh, self.name = hosts, ssh, "bssh" if ssh else "bunix"
-        self.subnet = "10.212.8" if ssh else "10.212.7"
-        self.folder = Path(tempfile.mkdtemp(prefix="hvd-"))
-        plugins = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "cli-plugins"
-        (self.folder / "docker").mkdir()
-        if plugins.is_dir():
-            (self.folder / "docker" / "cli-plugins").symlink_to(plugins)
-        dropped = ("DOCKER_HOST", "DOCKER_CONTEXT", "PYTHONDONTWRITEBYTECODE")  # a user's Python keeps its byte code
-        self.env = {name: value for name, value in os.environ.items() if name not in dropped}
-        self.env |= {"XDG_STATE_HOME": str(self.folder / "state"), "DOCKER_CONFIG": str(self.folder / "docker")}
-        self.env["HVDCOMPOSE_LAB"] = self.name
-
-    def __enter__(self) -> Lab:
-        words = [HVDCOMPOSE, "lab", "up", "--hosts", str(self.hosts), "--gpus", "0", "--subnet", f"{self.subnet}.0/24"]
-        subprocess.run([*words, *(["--ssh"] if self.ssh else [])], env=self.env, check=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        subprocess.run([HVDCOMPOSE, "lab", "down"], env=self.env, check=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def words(self, *words: str) -> list[str]:
-        """Return a command to run where the contexts work: over ssh that is inside `lab shell`."""
-        return [HVDCOMPOSE, "lab", "shell", "--", *words] if self.ssh else list(words)
+from labs import HVDCOMPOSE, STUB, Lab, alternate, build_stub
 
 
 class Cluster:
@@ -69,7 +27,7 @@ class Cluster:
         self.names = [f"{lab.name}{number}" for number in range(1, hosts + 1)]
         self.folder.mkdir()
         lines = "".join(f"  {name}: {{address: {lab.subnet}.{10 + at}}}\n" for at, name in enumerate(self.names, 1))
-        head = f"name: bench{hosts}\nimage: {IMAGE}\nssh: {{port: 20022}}\nhosts:\n{lines}"
+        head = f"name: bench{hosts}\nimage: {STUB}\nssh: {{port: 20022}}\nhosts:\n{lines}"
         (self.folder / "cluster.yaml").write_text(f"{head}train: {{command: sleep infinity, np: 1}}\n")
         loop = "".join(f"docker --context {name} compose -f compose/{name}/compose.yaml up -d\n" for name in self.names)
         (self.folder / "loop.sh").write_text(f"set -e\n{loop}")
@@ -106,19 +64,6 @@ class Cluster:
         self.run(HVDCOMPOSE, "down", "--volumes", "--yes")
 
 
-def alternate(
-    first: Callable[[], float], second: Callable[[], float], repeats: int, between: Callable[[], None]
-) -> dict[str, Any]:
-    """Time two ways in turns, `between` before each; return seconds, medians and the ratio first / second."""
-    seconds: dict[str, list[float]] = {"apply": [], "loop": []}
-    for _ in range(repeats):
-        for name, way in (("apply", first), ("loop", second)):
-            between()
-            seconds[name].append(way())
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    return {"seconds": seconds, "medians": medians, "ratio": medians["apply"] / medians["loop"]}
-
-
 def measure(lab: Lab, hosts: int, repeats: int) -> dict[str, dict[str, Any]]:
     """Return the results at one number of hosts."""
     cluster = Cluster(lab, hosts)
@@ -130,14 +75,6 @@ def measure(lab: Lab, hosts: int, repeats: int) -> dict[str, dict[str, Any]]:
     return {"nothing to do": idle, "from nothing": nothing}
 
 
-def build_image() -> None:
-    """Build the small image on this machine's engine, where it is missing."""
-    present = subprocess.run(["docker", "--context", "default", "image", "inspect", IMAGE], capture_output=True)
-    if present.returncode:
-        words = ["docker", "--context", "default", "build", "--network", "host", "-t", IMAGE, "-"]
-        subprocess.run(words, input=DOCKERFILE.encode(), check=True, env={**os.environ, "DOCKER_BUILDKIT": "0"})
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -147,11 +84,12 @@ def main() -> None:
     parser.add_argument("--over", choices=["unix", "ssh"], action="append")
     options = parser.parse_args()
     counts = [int(count) for count in options.hosts.split(",")]
-    build_image()
+    build_stub()
     results: dict[str, dict[str, dict[str, Any]]] = {}
     print(f"{'over':<5} {'hosts':>5}  {'state':<14} {'apply':>8} {'loop':>8}  ratio")
     for over in options.over or ["unix", "ssh"]:
-        with Lab(max(counts), ssh=over == "ssh") as lab:
+        name, subnet = ("bssh", "10.212.8") if over == "ssh" else ("bunix", "10.212.7")
+        with Lab(name, max(counts), subnet, ssh=over == "ssh") as lab:
             for count in counts:
                 results[f"{over} {count}"] = measured = measure(lab, count, options.repeat)
                 for state, result in measured.items():
