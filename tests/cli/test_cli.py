@@ -33,7 +33,10 @@ train:
 """
 
 
-COMMANDS = ("init", "render", "plan", "apply", "run", "stop", "status", "logs", "runs", "report", "down", "keys", "lab")
+COMMANDS = (
+    *("init", "render", "plan", "apply", "run", "stop", "runs", "report", "fetch"),
+    *("status", "logs", "down", "keys", "lab"),
+)
 
 
 def test_help_lists_every_command(desk):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from clusters import TWO
-from workdesk import Desk
+from workdesk import Desk, Pings
 
 OLD, NEW = "20261130-090000-aaa", "20261201-100838-32c"
 LAUNCHER = ["c0", "demo-launcher-1", "running", "Up 2 minutes", "trainer:1", "launcher", "demo", "alpha"]
@@ -58,14 +58,6 @@ class Past(Desk):
         (self.runs / run / name).write_text("".join(stamped))
 
 
-class Answers(socketserver.StreamRequestHandler):
-    """What an engine says to a ping."""
-
-    def handle(self) -> None:
-        self.rfile.readline()
-        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nOK")
-
-
 @pytest.fixture
 def past(tmp_path: Path) -> Iterator[Past]:
     """Two past runs, an old one that did well and one that failed, and the launcher's container of the last."""
@@ -78,7 +70,7 @@ def past(tmp_path: Path) -> Iterator[Past]:
     desk.record(OLD, begin=1.8e9, end=1.8e9 + 60, code=0, real=59.5, metrics={"accuracy": 0.9})
     desk.record(NEW, begin=1.9e9, end=1.9e9 + 5, code=1, real=4.0, cause=cause)
     desk.stand(LAUNCHER)
-    with socketserver.ThreadingUnixStreamServer(str(socket), Answers) as server:
+    with socketserver.ThreadingUnixStreamServer(str(socket), Pings) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield desk
         server.shutdown()

@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.add_typer(runs, name="runs", rich_help_panel=PANEL)
     app.command(rich_help_panel=PANEL)(report)
+    app.command(rich_help_panel=PANEL)(fetch)
 
 
 @runs.callback()
@@ -86,6 +87,64 @@ def report(
         write_page(path, text, "", replace=True)
     console.answer({"run": record.run, "file": str(path)})
     console.say(f"run {record.run}: {path}")
+
+
+def fetch(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="[RUN]", help="A run's id, a beginning of it, or last: the last that wrote anything."),
+    ] = "last",
+    out: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="Default: output/RUN here.")] = None,
+    file: File = HERE,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Bring home what a run wrote to $HVD_OUTPUT on the primary; goes on where it was interrupted."""
+    from hvdcompose import console
+    from hvdcompose.deploy.fetch import bring, look_at_output, source_of
+    from hvdcompose.errors import HvdError
+    from hvdcompose.hosts.local import shown
+    from hvdcompose.hosts.transfer import told_size
+    from hvdcompose.report.records import find_run
+
+    target = target_of(file)
+    output = target.cluster.train.output
+    if output is None:
+        raise HvdError(
+            f"{file} has no train.output: nothing that a run writes is kept",
+            hint=f"train: {{output: {target.cluster.name}-output}}, and have the command write to $HVD_OUTPUT",
+        )
+    source = source_of(target, output)
+    lines = console.HostLines([target.primary.host])
+
+    def folder_of(name: str) -> Path:
+        return out or Path("output") / name
+
+    sight = look_at_output(source, lambda names: find_run(names, run, "output of a run"), folder_of, lines)
+    folder = folder_of(sight.run)
+    if sight.different:
+        names = ", ".join(shown(entry.path) for entry in sight.different[:3]) + ", ..." * (len(sight.different) > 3)
+        confirmed(f"{folder} holds other files than run {sight.run}: {names}. Replace them?", yes=yes)
+    came = bring(source, sight, folder, lines)
+    console.end_progress()
+    brought = len(sight.missing) + len(sight.different)
+    left = {shown(path): why for path, why in sight.left.items()}
+    console.answer(
+        {
+            "run": sight.run,
+            "folder": str(folder),
+            "files": brought,
+            "same": len(sight.same),
+            "bytes": came,
+            "left": left,
+        }
+    )
+    for path, why in left.items():
+        console.say(f"not brought home: {path}: {why}", "yellow")
+    had = f", {len(sight.same)} were here" if sight.same else ""
+    console.say(f"run {sight.run}: {brought} files ({told_size(came)} sent) are in {folder}{had}", "green")
+    if sight.unreadable:
+        raise typer.Exit(1)
 
 
 def history_of(target: Target) -> History:

@@ -55,6 +55,12 @@ def shown(sent: int, size: int, seconds: float) -> str:
     return ", ".join([*parts, f"{duration(left)} left"] if left is not None else parts)
 
 
+def told_size(size: float) -> str:
+    """Return bytes as a person says them: `1.43 GB`, `12.5 MB`, `0.3 kB`."""
+    unit, digits, name = (1e9, 2, "GB") if size >= 1e9 else (1e6, 1, "MB") if size >= 1e5 else (1e3, 1, "kB")
+    return f"{size / unit:.{digits}f} {name}"
+
+
 def duration(seconds: float) -> str:
     """Return seconds as a person says them: `8 s`, `2 min 10 s`, `1 h 5 min`."""
     whole = round(seconds)
