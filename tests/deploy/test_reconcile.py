@@ -159,11 +159,16 @@ def test_a_change_of_roles_leaves_nothing_of_the_old_ones():
     ]
 
 
-def test_the_helper_that_fills_the_code_is_no_leftover():
-    """It is removed with what it half filled when code is delivered, and not counted as a container of the cluster."""
-    fill = Container("id", "quirky_name", "created", "Created", "trainer:1", "fill")
-    stands = {"alpha": (LAUNCHER, fill), "beta": (worker(BETA), fill)}
-    assert printed(history=frozenset({"d1"}), **stands) == []
+def test_a_helper_is_tidied_up_once_nobody_can_be_using_it():
+    """It is no container of the cluster: one that another command made a moment ago is left alone."""
+    fill = Container("id", "quirky_name", "created", "Created", "trainer:1", "fill", age="3 seconds ago")
+    old = replace(fill, age="2 minutes ago")
+    stands = {"alpha": (LAUNCHER, fill), "beta": (worker(BETA), old)}
+    assert printed(history=frozenset({"d1"}), **stands) == [
+        "beta: tidy: an interrupted client left a helper container there"
+    ]
+    live = plan(alpha=(RUNNING,), beta=(worker(BETA), old))
+    assert live.live and not live.disturbs and not live.empty
 
 
 def test_a_container_of_no_service_of_ours_is_removed():

@@ -301,32 +301,6 @@ def test_compose_that_is_missing_or_too_old(cluster: Made, tmp_path: Path, versi
     assert [containers(cluster, n) for n in (1, 2)] == [[], []]
 
 
-def test_a_client_that_ended_while_it_filled_the_code(cluster: Made) -> None:
-    """What such a client leaves: the code's volume, half full, and the helper that was filling it."""
-    (cluster.folder / "code").mkdir()
-    (cluster.folder / "code" / "part.py").write_text("print('whole')\n")
-    text = TWO.replace('[sh, -c, "echo rank $HOROVOD_RANK says hi"]', "python code/part.py\n  code: ./code")
-    cluster.write(text)
-    cluster.hvd("apply", "--follow")
-    volume = cluster.docker(2, "volume", "ls", "-q", "--filter", f"name={cluster.name}-code-").strip()
-    cluster.hvd("down")
-    for number in (1, 2):
-        cluster.docker(number, "volume", "rm", volume)
-        labels = ("--label", f"com.docker.compose.project={cluster.name}")
-        cluster.docker(number, "volume", "create", *labels, "--label", "com.docker.compose.volume=code", volume)
-        mark = (
-            "--label",
-            f"hvdcompose.cluster={cluster.name}",
-            "--label",
-            f"hvdcompose.code={volume.rpartition('-')[2]}",
-        )
-        service = ("--label", "com.docker.compose.service=fill")
-        cluster.docker(number, "create", *labels, *service, *mark, "-v", f"{volume}:/hvd/code", _image(cluster), "true")
-    ran = cluster.hvd("run")
-    assert ran.stdout.count("| whole\n") == 2
-    assert [containers(cluster, n) for n in (1, 2)] == [[cluster.container(1)], [cluster.container(2)]]
-
-
 def _image(made: Made) -> str:
     """Return the image of a cluster.yaml."""
     found = re.search(r"^image: (\S+)$", made.file.read_text(), re.M)

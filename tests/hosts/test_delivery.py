@@ -8,7 +8,8 @@ import pytest
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.code import Code
-from hvdcompose.hosts.delivery import drop_half_filled, fill_code, prune_code, put_keys, result_of, try_folders
+from hvdcompose.hosts.delivery import (
+    Versions,code_versions,fill_code,prune_code,put_keys,result_of,try_folders)
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.tars import Entry, pack
 
@@ -35,36 +36,70 @@ def calls(folder: Path) -> list[str]:
     return (folder / "calls").read_text().splitlines()
 
 
-def test_the_code_s_volume_and_its_helper_are_made_in_one_call(docker, tmp_path):
-    docker(
-        f"case $1 in volume) echo 'no such volume' >&2; exit 1 ;; create) echo c0 ;; cp) cat > {tmp_path}/tar ;; esac"
+LIST = "volume ls --quiet --filter label=com.docker.compose.project=demo --filter label=com.docker.compose.volume=code"
+
+
+def listing(*names: str) -> str:
+    """A docker whose volumes are these; what it removes, it names."""
+    printed = "\n".join(names)
+    return (
+        f"case $1$2 in volumels) echo '{printed}' ;; volumerm) shift 2; printf '%s\\n' $* ;; create*) echo c0 ;; esac"
     )
+
+
+def test_the_code_s_volume_is_marked_once_it_is_full(docker, tmp_path):
+    docker(f"{listing()}\n[ $1 = cp ] && cat > {tmp_path}/tar; exit 0")
     assert fill_code(BETA, "demo", "img", CODE)
-    asked, created, filled, removed = calls(tmp_path)
-    assert asked == f"volume inspect {VOLUME}"
+    asked, created, filled, marked, removed = calls(tmp_path)
+    assert asked == LIST
     mount = (
         f"type=volume,source={VOLUME},target=/hvd/code,volume-nocopy,"
         "volume-label=com.docker.compose.project=demo,volume-label=com.docker.compose.volume=code"
     )
-    assert created == " ".join([*HELPER, "--label", f"hvdcompose.code={CODE.digest}", "--mount", mount, "img"])
+    assert created == " ".join([*HELPER, "--mount", mount, "img"])
     assert (filled, removed) == ("cp - c0:/", "rm --force c0")
+    labels = "--label com.docker.compose.project=demo --label com.docker.compose.volume=code"
+    assert marked == f"volume create {labels} demo-full-{CODE.digest}"
     assert (tmp_path / "tar").read_bytes() == CODE.tar()
 
 
-def test_a_volume_that_is_there_is_full(docker, tmp_path):
-    docker("echo '[{}]'")
+def test_a_volume_with_its_mark_is_full(docker, tmp_path):
+    docker(listing(VOLUME, f"demo-full-{CODE.digest}"))
     assert not fill_code(BETA, "demo", "img", CODE)
-    assert calls(tmp_path) == [f"volume inspect {VOLUME}"]
+    assert calls(tmp_path) == [LIST]
 
 
-def test_a_helper_that_was_left_goes_with_what_it_was_filling(docker, tmp_path):
-    docker()
-    drop_half_filled(BETA, "demo", {"c0": "0123", "c1": ""})
-    assert calls(tmp_path) == ["rm --force c0", "volume rm demo-code-0123", "rm --force c1"]
+def test_a_volume_without_its_mark_is_filled_again(docker, tmp_path):
+    docker(f"{listing(VOLUME)}\n[ $1 = cp ] && cat > {tmp_path}/tar; exit 0")
+    assert fill_code(BETA, "demo", "img", CODE)
+    assert [call.split()[0] for call in calls(tmp_path)] == ["volume", "create", "cp", "volume", "rm"]
+
+
+def test_a_mark_without_its_volume_goes_before_there_is_one(docker, tmp_path):
+    """Else a client that is killed while it fills would leave a volume that passes for full."""
+    docker(f"{listing(f'demo-full-{CODE.digest}')}\n[ $1 = cp ] && cat > {tmp_path}/tar; exit 0")
+    assert fill_code(BETA, "demo", "img", CODE)
+    assert calls(tmp_path)[1] == f"volume rm demo-full-{CODE.digest}"
+    assert calls(tmp_path)[2].startswith("create ")
+
+
+def test_versions_of_the_code(docker):
+    docker(listing("demo-code-1", "demo-full-1", "demo-code-2", "demo-full-3", "demo-codex-1", "other-code-4"))
+    there = code_versions(BETA, "demo")
+    assert there == Versions(frozenset("12"), frozenset("13"))
+    assert there.whole == {"1"}
 
 
 def test_other_versions_of_the_code_go_and_other_volumes_stay(docker, tmp_path):
-    docker("[ $2 = ls ] && echo demo-code-1 demo-code-2 demo-codex-1 other-code-1")
+    docker(listing("demo-code-1", "demo-full-1", "demo-code-2", "demo-full-2", "demo-full-3", "demo-codex-1"))
+    prune_code(BETA, "demo", "2")
+    assert calls(tmp_path)[1:] == ["volume rm demo-code-1", "volume rm demo-full-1 demo-full-3"]
+
+
+def test_a_version_in_use_keeps_its_mark(docker, tmp_path):
+    docker(
+        "case $1$2 in volumels) printf '%s\\n' demo-code-1 demo-full-1 ;; volumerm) echo 'in use' >&2; exit 1 ;; esac"
+    )
     prune_code(BETA, "demo", "2")
     assert calls(tmp_path)[1:] == ["volume rm demo-code-1"]
 

@@ -18,11 +18,13 @@ from hvdcompose.hosts.observed import (
     engine_facts,
     observe,
     parse_info,
+    parse_ranks,
     parse_snapshot,
 )
 
+PROJECT = "com.docker.compose.project"
 ROW = ["9f1c" * 16, "demo-worker-1", "running", "Up 2 minutes (healthy)", "trainer:1", "worker"]
-ROW += ["demo", "beta", "s1", "k1", "c1", "i1", "", ""]
+ROW += ["demo", "beta", "s1", "k1", "c1", "i1", "", "", "12345", "all", "demo", "2 minutes ago"]
 WORKER = Container(
     id="9f1c" * 16,
     name="demo-worker-1",
@@ -38,38 +40,73 @@ WORKER = Container(
     image_digest="i1",
     launch="",
     run="",
+    port="12345",
+    gpus="all",
+    project="demo",
+    age="2 minutes ago",
 )
 
 
 def test_a_snapshot():
-    assert parse_snapshot(json.dumps(ROW) + "\n") == Observed((WORKER,))
-    assert parse_snapshot("") == Observed()
+    assert parse_snapshot(json.dumps(ROW) + "\n", "demo") == Observed((WORKER,))
+    assert parse_snapshot("", "demo") == Observed()
 
 
 def test_each_field_lands_in_its_place():
     """Every value is another one: two that are swapped would be seen."""
     row = [f"v{number}" for number in range(len(ROW))]
-    (found,) = parse_snapshot(json.dumps(row)).containers
+    (found,) = parse_snapshot(json.dumps(row), "v16").containers
     names = ["id", "name", "state", "status", "image", "service", *LABELS]
     assert [getattr(found, {"image": "image"}.get(name, name)) for name in names[:6]] == row[:6]
     labels = {"image": "image_digest"}
-    assert [getattr(found, labels.get(name, name)) for name in LABELS] == row[6:]
+    assert [getattr(found, labels.get(name, name)) for name in LABELS] == row[6:-2]
+    assert (found.project, found.age) == ("v16", "v17")
 
 
 def test_docker_is_asked_for_what_is_read():
     fields = re.findall(r'\.Label "([^"]+)"', TEMPLATE)
-    assert fields == ["com.docker.compose.service", *(f"hvdcompose.{name}" for name in LABELS)]
+    assert fields == ["com.docker.compose.service", *(f"hvdcompose.{name}" for name in LABELS), PROJECT]
     assert TEMPLATE.count("{{json ") == len(ROW)
+
+
+def test_other_clusters_are_told_apart_and_other_projects_passed_over():
+    """A container of this project without a cluster is another Compose project's of the same name."""
+    other = json.dumps([*ROW[:6], "second", *ROW[7:-2], "second", ROW[-1]])
+    web = json.dumps([*ROW[:5], "web", *[""] * 10, "shop", ROW[-1]])
+    same_name = json.dumps([*ROW[:5], "web", *[""] * 10, "demo", ROW[-1]])
+    seen = parse_snapshot("\n".join([other, web, same_name, json.dumps(ROW)]), "demo")
+    assert [c.cluster for c in seen.containers] == ["", "demo"]
+    assert [(c.cluster, c.port) for c in seen.others] == [("second", "12345")]
+
+
+def test_a_container_is_recent_for_its_first_seconds():
+    for age, recent in (("Less than a second ago", True), ("59 seconds ago", True), ("About a minute ago", False)):
+        assert Container("i", "n", "created", "Created", "im", "fill", age=age).recent is recent
+
+
+TOP = """COMMAND
+/sbin/docker-init -- /hvd/worker
+sshd: /usr/sbin/sshd -D -e -f /hvd/sshd_config [listener] 0 of 200-400 startups
+sh -c cd /hvd/code && /hvd/rank python code/job.py
+python3 /hvd/rank python code/job.py --epochs 3
+python code/job.py --epochs 3
+/usr/local/bin/python3.8 /hvd/rank true
+grep /hvd/rank
+"""
+
+
+def test_ranks_are_known_by_their_wrapper():
+    assert parse_ranks(TOP) == ("python code/job.py --epochs 3", "true")
 
 
 def test_warnings_among_the_lines_are_passed_over():
     text = f"WARNING: Error loading config file\n{json.dumps(ROW)}\n"
-    assert parse_snapshot(text) == Observed((WORKER,))
+    assert parse_snapshot(text, "demo") == Observed((WORKER,))
 
 
 def test_values_with_quotes_and_newlines():
     row = [*ROW[:6], 'de"mo', "a\\b", "s\n1", *ROW[9:]]
-    (found,) = parse_snapshot(json.dumps(row)).containers
+    (found,) = parse_snapshot(json.dumps(row), "demo").containers
     assert (found.cluster, found.host, found.spec) == ('de"mo', "a\\b", "s\n1")
 
 
@@ -137,7 +174,7 @@ def test_one_call_asks_for_a_whole_host(program, tmp_path):
     assert observe(Engine("beta", "c1", ""), "demo") == Observed((WORKER,))
     assert (tmp_path / "words").read_text().splitlines() == [
         *("--context", "c1", "ps", "--all", "--no-trunc"),
-        *("--filter", "label=com.docker.compose.project=demo", "--format", TEMPLATE),
+        *("--filter", f"label={PROJECT}", "--format", TEMPLATE),
     ]
 
 

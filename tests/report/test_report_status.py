@@ -5,10 +5,12 @@ from __future__ import annotations
 from clusters import cluster_of
 
 from hvdcompose.deploy.reconcile import Action, Plan, Step
+from hvdcompose.deploy.survey import Survey, Traces
 from hvdcompose.errors import HostError
+from hvdcompose.hosts.claim import Claim
 from hvdcompose.hosts.fanout import Outcome
 from hvdcompose.hosts.observed import Container, Observed
-from hvdcompose.report.status import Row, row
+from hvdcompose.report.status import Row, Stray, row, strays
 from hvdcompose.stack.plan import plan_hosts
 
 ALPHA, BETA = plan_hosts(cluster_of())
@@ -72,3 +74,56 @@ def test_json():
         "needs": "",
         "failed": False,
     }
+
+
+PLANS = {"alpha": ALPHA, "beta": BETA}
+STANDS = (Observed((LAUNCHER,)), Observed((WORKER,)))
+OLD_HELPER = Container("id", "quirky", "created", "Created", "im", "fill", age="2 minutes ago")
+NEW_HELPER = Container("id", "quirky", "created", "Created", "im", "fill", age="2 seconds ago")
+
+
+def lying(alpha: Observed = STANDS[0], beta: Observed = STANDS[1], **more) -> list[Stray]:
+    """Return the strays where the hosts answered so."""
+    return strays(PLANS, Survey({"alpha": Outcome(alpha), "beta": Outcome(beta)}, Plan(), **more))
+
+
+def test_where_all_is_well_nothing_lies_about():
+    assert lying(traces={"alpha": Traces(), "beta": Traces()}) == []
+    assert lying(beta=Observed((WORKER, NEW_HELPER)), traces={"beta": Traces(half_full=("demo-code-1",))}) == []
+
+
+def test_ranks_without_a_launcher():
+    (found,) = lying(traces={"beta": Traces(ranks=("python a.py", "python a.py"))})
+    assert (found.host, found.what) == ("beta", "2 ranks without a launcher: python a.py")
+    assert "docker --context beta restart demo-worker-1" in found.remedy
+
+
+def test_what_interrupted_clients_left():
+    found = lying(
+        alpha=Observed((LAUNCHER, OLD_HELPER)),
+        beta=Observed((WORKER, LAUNCHER)),
+        traces={"beta": Traces(half_full=("demo-code-1",))},
+    )
+    assert [(stray.host, stray.what) for stray in found] == [
+        ("alpha", "container quirky helped a client that was interrupted"),
+        ("beta", "container demo-launcher-1 has no role in cluster.yaml"),
+        ("beta", "volume demo-code-1 is half full: its client was interrupted"),
+    ]
+
+
+def test_hosts_that_left_and_a_client_at_work_come_last():
+    gone = {"gamma": Outcome(Observed((WORKER,))), "delta": Outcome[Observed](error=HostError("delta", "is off"))}
+    claim = Claim("70ce", "ann@laptop", "42", "apply", 1700000000)
+    found = lying(gone=gone, claim=claim)
+    assert found == [
+        Stray("gamma", "it left cluster.yaml", "hvdcompose apply clears it"),
+        Stray("delta", "it left cluster.yaml and cannot be cleared: is off",
+              "if that machine is gone for good: rm -r compose/delta"),
+        Stray("alpha", f"the cluster is being changed: {claim}",
+              "wait for its end; if that client is gone for good: hvdcompose apply --take-over"),
+    ]  # fmt: skip
+
+
+def test_a_host_that_does_not_answer_has_no_strays():
+    silent = Outcome[Observed](error=HostError("beta", "is off"))
+    assert strays(PLANS, Survey({"alpha": Outcome(Observed()), "beta": silent}, None)) == []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hvdcompose.cli.logs import logs
-from hvdcompose.cli.options import HERE, File, Json, Yes, confirmed, target_of
+from hvdcompose.cli.options import HERE, File, Json, TakeOver, Yes, confirmed, target_of
 
 if TYPE_CHECKING:
     from hvdcompose.report.status import Row
@@ -28,14 +29,19 @@ def status(file: File = HERE, as_json: Json = False) -> None:
     """Show every host: what it runs, how that is, and what apply would change there."""
     from hvdcompose import console
     from hvdcompose.deploy.survey import survey
-    from hvdcompose.report.status import row
+    from hvdcompose.report.status import row, strays
 
     target = target_of(file)
     seen = survey(target)
+    lying = strays(target.plans, seen)
     rows = [row(plan, seen.hosts[plan.host], seen.plan, seen.instead) for plan in target.plans.values()]
     refusal = console.error_json(seen.refusal) if seen.refusal else None
-    console.answer({"hosts": [row.to_json() for row in rows], "refusal": refusal})
+    told = {"hosts": [row.to_json() for row in rows], "strays": [stray.to_json() for stray in lying]}
+    console.answer({**told, "refusal": refusal})
     _show_rows(rows)
+    for stray in lying:
+        console.say(f"{stray.host}: {stray.what}", "yellow")
+        console.say(f"  -> {stray.remedy}", "cyan")
     if seen.refusal is not None:
         console.say("apply would refuse:")
         console.show_error(seen.refusal)
@@ -57,11 +63,13 @@ def down(
     ] = False,
     yes: Yes = False,
     as_json: Json = False,
+    take_over: TakeOver = False,
 ) -> None:
     """Take everything off every host (docker compose down), those that left cluster.yaml included."""
     from hvdcompose import console
     from hvdcompose.deploy.operations import find_live
     from hvdcompose.deploy.teardown import take_down
+    from hvdcompose.deploy.turn import turn_to_clear
     from hvdcompose.errors import HostsFailed
     from hvdcompose.hosts.fanout import errors
     from hvdcompose.hosts.keys import forget_key
@@ -77,7 +85,8 @@ def down(
         told = f"{', '.join(what[:-1])} and {what[-1]}"
         confirmed(f"Remove cluster {target.cluster.name} from {len(target.plans)} hosts, with {told}?", yes=yes)
     with working_on(target.cluster):
-        outcomes = take_down(target, console.HostLines([*target.plans, *target.gone]), volumes=volumes)
+        with turn_to_clear(target, "down", take_over=take_over):
+            outcomes = take_down(target, console.HostLines([*target.plans, *target.gone]), volumes=volumes)
         failed = errors(outcomes)
         console.answer({"hosts": {name: {"cleared": outcome.ok} for name, outcome in outcomes.items()}})
         if volumes and not failed:
@@ -93,13 +102,14 @@ def down(
 
 
 @keys.command()
-def rotate(file: File = HERE, as_json: Json = False) -> None:
+def rotate(file: File = HERE, as_json: Json = False, take_over: TakeOver = False) -> None:
     """Make new keys and put them on every host; the workers are made anew, nothing is launched."""
     from hvdcompose import console
     from hvdcompose.cli.runs import show_plan, steps_json
     from hvdcompose.deploy.containers import bring_keys_to_primary
     from hvdcompose.deploy.look import look
     from hvdcompose.deploy.operations import converge, refuse_live
+    from hvdcompose.deploy.turn import turn
     from hvdcompose.hosts.keys import ClusterKey
     from hvdcompose.hosts.lock import working_on
 
@@ -107,9 +117,10 @@ def rotate(file: File = HERE, as_json: Json = False) -> None:
     if not target.cluster.ssh.managed:
         console.say(f"new host keys; those to log in with stay as they are in {target.cluster.ssh.volume}, your own")
     with working_on(target.cluster):
-        seen = look(target, launches=False, new_key=ClusterKey.generate())
-        console.answer({"steps": steps_json(seen)})
-        refuse_live(seen, "new keys would end it")
-        show_plan(target, seen)
-        converge(target, seen, console.HostLines(target.plans))
-        bring_keys_to_primary(target, seen)
+        ask = partial(look, target, launches=False, new_key=ClusterKey.generate())
+        with turn(target, ask(), "keys rotate", ask, take_over=take_over) as seen:
+            console.answer({"steps": steps_json(seen)})
+            refuse_live(seen, "new keys would end it")
+            show_plan(target, seen)
+            converge(target, seen, console.HostLines(target.plans))
+            bring_keys_to_primary(target, seen)

@@ -17,6 +17,9 @@ File = Annotated[
     typer.Option("--file", "-f", metavar="FILE", envvar="HVDCOMPOSE_FILE", help="The cluster's description."),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="End a live run where it is in the way.")]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take the cluster over from a client that is gone for good.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 # the boundary in main.py reads it: a command gives `console.answer` its data, and what it prints goes to stderr
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, told in docs/json.md.")]

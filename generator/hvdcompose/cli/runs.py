@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hvdcompose.cli.logs import GOES_ON, print_coming
-from hvdcompose.cli.options import AFTER_DASHES, HERE, CommandAfterDashes, File, Json, Replace, target_of
+from hvdcompose.cli.options import AFTER_DASHES, HERE, CommandAfterDashes, File, Json, Replace, TakeOver, target_of
 
 if TYPE_CHECKING:
     from hvdcompose.deploy.look import Seen
@@ -72,19 +73,22 @@ def apply(
     follow: Annotated[bool, typer.Option("--follow", help="Stay and show the run until it ends.")] = False,
     replace: Replace = False,
     as_json: Json = False,
+    take_over: TakeOver = False,
 ) -> None:
     """Make the hosts as cluster.yaml wants them (docker compose up), and launch its run if it never ran."""
     from hvdcompose import console
     from hvdcompose.deploy.look import look
     from hvdcompose.deploy.operations import converge
+    from hvdcompose.deploy.turn import turn
     from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
     with working_on(target.cluster):
-        seen = look(target, replace=replace)
-        _answer(seen, seen.plan.live, launched=False)
-        show_plan(target, seen)
-        run_id = converge(target, seen, console.HostLines(target.plans))
+        ask = partial(look, target, replace=replace)
+        with turn(target, ask(), "apply", ask, take_over=take_over) as seen:
+            _answer(seen, seen.plan.live, launched=False)
+            show_plan(target, seen)
+            run_id = converge(target, seen, console.HostLines(target.plans))
     live = run_id or seen.plan.live
     _answer(seen, live, launched=run_id is not None)
     if follow and live:
@@ -103,11 +107,13 @@ def run(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not stay to show the run.")] = False,
     replace: Replace = False,
     as_json: Json = False,
+    take_over: TakeOver = False,
 ) -> None:
     """Launch once more, after bringing the hosts up to date; `run -- COMMAND` launches another command instead."""
     from hvdcompose import console
     from hvdcompose.deploy.look import look
     from hvdcompose.deploy.operations import converge
+    from hvdcompose.deploy.turn import turn
     from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
@@ -115,10 +121,11 @@ def run(
     if command:
         target = target.with_command(tuple(command))
     with working_on(target.cluster):
-        seen = look(target, forced=True, replace=replace)
-        _answer(seen, seen.plan.live, launched=False)
-        show_plan(target, seen)
-        run_id = converge(target, seen, console.HostLines(target.plans))
+        ask = partial(look, target, forced=True, replace=replace)
+        with turn(target, ask(), "run", ask, take_over=take_over) as seen:
+            _answer(seen, seen.plan.live, launched=False)
+            show_plan(target, seen)
+            run_id = converge(target, seen, console.HostLines(target.plans))
     _answer(seen, run_id, launched=run_id is not None)
     if run_id and not detach:
         code = _follow(target, run_id)

@@ -11,7 +11,7 @@ from hvdcompose.deploy.reporter import Reporter
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError, HvdError
 from hvdcompose.hosts import images
-from hvdcompose.hosts.delivery import FILL, drop_half_filled, fill_code
+from hvdcompose.hosts.delivery import fill_code
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import Outcome, on_all
 from hvdcompose.hosts.sending import Sending
@@ -89,8 +89,6 @@ def deliver_code(target: Target, seen: Seen, report: Reporter) -> None:
 
     def deliver(name: str) -> None:
         engine, cluster = target.engines[name], target.cluster
-        helpers = {c.id: c.code for c in seen.observed[name].containers if c.service == FILL}
-        drop_half_filled(engine, cluster.name, helpers)
         if fill_code(engine, cluster.name, cluster.image.name, code):
             report.host(name, f"code {code.name} {code.digest} is there")
 

@@ -14,7 +14,7 @@ from hvdcompose.deploy.target import Target
 from hvdcompose.doctor.rules import Facts, findings
 from hvdcompose.errors import HostError, HostsFailed, Refused
 from hvdcompose.hosts import process
-from hvdcompose.hosts.delivery import FILL, Unread, adopt_key, code_volume, launched
+from hvdcompose.hosts.delivery import FILL, Unread, adopt_key, code_versions, launched
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import Outcome, begin, errors, on_all, values
 from hvdcompose.hosts.images import ImageFacts, client_image, image_facts
@@ -207,14 +207,13 @@ def read_history(target: Target, observed: Mapping[str, Observed], launch: Launc
 
 def _details(target: Target) -> dict[str, Details]:
     """Ask all hosts what matters before something is done. Raises HostsFailed, Refused."""
-    volume = code_volume(target.cluster.name, target.code_digest)
 
     def ask(name: str) -> Details | str:
         if name == CLIENT_IMAGE:
             return compose_version()
         engine = target.engines[name]
-        has_code = target.code is not None and engine.inspect("volume", volume) is not None
-        return Details(engine_facts(engine), image_facts(engine, target.cluster.image.name), has_code)
+        has = target.code is not None and target.code_digest in code_versions(engine, target.cluster.name).whole
+        return Details(engine_facts(engine), image_facts(engine, target.cluster.image.name), has)
 
     outcomes = on_all([*target.engines, CLIENT_IMAGE], ask)
     must({name: outcomes[name] for name in target.engines}, "asking the hosts")

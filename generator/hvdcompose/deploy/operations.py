@@ -8,7 +8,7 @@ from hvdcompose.deploy.containers import bring_keys, launch, start_workers, writ
 from hvdcompose.deploy.goods import deliver_code, deliver_image
 from hvdcompose.deploy.look import Seen, Snapshots, engine_of, must, read_history, snapshots
 from hvdcompose.deploy.preflight import refuse_what_cannot_start
-from hvdcompose.deploy.reconcile import Action, Live, live_run, reconcile
+from hvdcompose.deploy.reconcile import Action, Live, live_run, reconcile, stale_helpers
 from hvdcompose.deploy.reporter import Reporter
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import Refused
@@ -41,6 +41,7 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
     image = deliver_image(target, seen, report)
     seen = _with_image(target, seen, image, report)
     refuse_what_cannot_start(target, seen)
+    _tidy(target, seen)
     deliver_code(target, seen, report)
     _stop_live(target, seen, report)
     _remove_gone(target, seen, report)
@@ -140,6 +141,16 @@ def stop_live(target: Target) -> Live | None:
     else:
         stop_run(engine_of(target, live.host), target.launcher)
     return live
+
+
+def _tidy(target: Target, seen: Seen) -> None:
+    """Remove the helper containers that interrupted clients left; half full volumes are filled or pruned later."""
+
+    def remove(name: str) -> None:
+        ids = [helper.id for helper in stale_helpers(seen.observed[name])]
+        target.engines[name].call("rm", "--force", *ids, doing="removing a container", deadline=ACT_SECONDS)
+
+    must(on_all(seen.plan.hosts(Action.TIDY), remove), "removing what an interrupted client left")
 
 
 def _remove_leftovers(target: Target, seen: Seen) -> None:

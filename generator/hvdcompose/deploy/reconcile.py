@@ -15,6 +15,7 @@ class Action(StrEnum):
     """What can be done on a host, in the order in which it is done."""
 
     REMOVE = "remove"
+    TIDY = "tidy"
     BUILD_IMAGE = "build image"
     PULL_IMAGE = "pull image"
     SEND_IMAGE = "send image"
@@ -24,6 +25,9 @@ class Action(StrEnum):
     CREATE = "create"
     RECREATE = "recreate"
     LAUNCH = "launch"
+
+
+HARMLESS = (Action.BUILD_IMAGE, Action.CHECK, Action.TIDY)  # a live run does not notice them
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,8 @@ def reconcile(
     gone: hosts that left cluster.yaml, with their snapshots. replace: a live run may be stopped.
     """
     steps = [Step(host, Action.REMOVE, "it left cluster.yaml") for host in gone or {}]
+    left = "an interrupted client left a helper container there"
+    steps += [Step(host, Action.TIDY, left) for host, seen in observed.items() if stale_helpers(seen)]
     if images.build:
         steps.append(Step(images.builder, Action.BUILD_IMAGE, images.build))
     steps += [Step(host, Action.PULL_IMAGE, cause) for host, cause in (images.pull or {}).items()]
@@ -150,7 +156,7 @@ def _with_live(
     steps: tuple[Step, ...], live: Live | None, primary: str, launch: Launch | None, *, replace: bool
 ) -> Plan:
     """Add what a live run means for the steps: nothing, a refusal, or its end and, of the cluster's own, its return."""
-    disturbs = tuple(step for step in steps if step.action not in (Action.BUILD_IMAGE, Action.CHECK))
+    disturbs = tuple(step for step in steps if step.action not in HARMLESS)
     if live is None or not disturbs:
         return Plan(steps, live.run if live else None)
     if not replace:
@@ -176,6 +182,11 @@ def foreign(observed: Mapping[str, Observed]) -> dict[str, list[str]]:
     """Return {host: names} of containers that another Compose project of the same name has there: not ours to touch."""
     names = {host: [c.name for c in seen.containers if not c.cluster] for host, seen in observed.items()}
     return {host: found for host, found in names.items() if found}
+
+
+def stale_helpers(seen: Observed) -> list[Container]:
+    """Return our helper containers on a host that nobody can be using any more: they are made for seconds."""
+    return [c for c in seen.containers if c.service == FILL and not c.recent]
 
 
 def leftovers(want: Desired, observed: Mapping[str, Observed]) -> list[Container]:

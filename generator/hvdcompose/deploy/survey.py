@@ -4,36 +4,85 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from hvdcompose.deploy.look import look, snapshots
-from hvdcompose.deploy.reconcile import Plan
+from hvdcompose.deploy.look import Snapshots, look, snapshots
+from hvdcompose.deploy.reconcile import Plan, live_run
 from hvdcompose.deploy.target import Target
 from hvdcompose.deploy.watch import TICK_SECONDS, Entry, Stamped, follow_stamped, split_stamp
 from hvdcompose.errors import HostsFailed, Refused
-from hvdcompose.hosts.fanout import Outcome, arriving, on_all
-from hvdcompose.hosts.observed import Observed
+from hvdcompose.hosts.claim import Claim, standing_claim
+from hvdcompose.hosts.delivery import code_versions, code_volume
+from hvdcompose.hosts.engine import Engine
+from hvdcompose.hosts.fanout import Outcome, arriving, begin, on_all, values
+from hvdcompose.hosts.observed import Observed, ranks_in
+
+WHO = ""  # the name under which the primary is asked for the claim, beside the hosts
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What may have been left on a host: commands of ranks that run there, volumes of code that are half full."""
+
+    ranks: tuple[str, ...] = ()
+    half_full: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What every host answered; the plan that follows, or what apply would do instead of one, in words."""
+    """What every host answered; the plan that follows, or what apply would do instead of one, in words.
+
+    traces: of the hosts that answered; claim: who changes the cluster now.
+    """
 
     hosts: Mapping[str, Outcome[Observed]]
     plan: Plan | None
     instead: str = ""
     refusal: Refused | None = None
+    gone: Mapping[str, Outcome[Observed]] = field(default_factory=dict)
+    traces: Mapping[str, Traces] = field(default_factory=dict)
+    claim: Claim | None = None
 
 
 def survey(target: Target) -> Survey:
     """Ask all hosts; without every host's answer there is no plan, and what stands is told all the same."""
     taken = snapshots(target)
+    searching = begin(lambda: _search(target, taken))
+    plan, instead, refusal = _plan(target, taken)
+    traces, claim = searching.result()
+    return Survey(taken.hosts, plan, instead, refusal, taken.gone, traces, claim)
+
+
+def _plan(target: Target, taken: Snapshots) -> tuple[Plan | None, str, Refused | None]:
     try:
-        return Survey(taken.hosts, look(target, taken=taken).plan)
+        return look(target, taken=taken).plan, "", None
     except HostsFailed:
-        return Survey(taken.hosts, None, "fail: not every host answers")
+        return None, "fail: not every host answers", None
     except Refused as refusal:
-        return Survey(taken.hosts, None, "refuse", refusal)
+        return None, "refuse", refusal
+
+
+def _search(target: Target, taken: Snapshots) -> tuple[dict[str, Traces], Claim | None]:
+    """Ask the hosts that answered for what may have been left there, and the primary for who is at work."""
+    answered = values(taken.hosts)
+    live = live_run({**values(taken.gone), **answered})
+
+    def search(name: str) -> Traces | Claim | None:
+        if name == WHO:
+            return standing_claim(target.engines[target.primary.host], target.cluster.name)
+        engine, worker = target.engines[name], answered[name].service("worker")
+        ranks = ranks_in(engine, worker.id) if worker and worker.live and not live else ()
+        return Traces(ranks, _half_full(engine, target.cluster.name))
+
+    told = values(on_all([*answered, *([WHO] if target.primary.host in answered else [])], search))
+    claim = told.pop(WHO, None)
+    found = {name: traces for name, traces in told.items() if isinstance(traces, Traces)}
+    return found, claim if isinstance(claim, Claim) else None
+
+
+def _half_full(engine: Engine, cluster: str) -> tuple[str, ...]:
+    there = code_versions(engine, cluster)
+    return tuple(code_volume(cluster, digest) for digest in sorted(there.volumes - there.whole))
 
 
 def past_logs(target: Target, hosts: list[str], *, tail: str) -> Iterator[Entry]:

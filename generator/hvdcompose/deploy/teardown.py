@@ -11,16 +11,9 @@ from hvdcompose.deploy.reporter import Reporter
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import composefiles
-from hvdcompose.hosts.engine import ACT_SECONDS, Engine
+from hvdcompose.hosts.delivery import prune_code
 from hvdcompose.hosts.fanout import Outcome, on_all
 from hvdcompose.hosts.observed import observe
-
-
-def volumes_of(engine: Engine, project: str) -> list[str]:
-    """Return the volumes of ours that are left on a host, other versions of the code among them. Raises HostError."""
-    label = f"label=com.docker.compose.project={project}"
-    listed = engine.call("volume", "ls", "--quiet", "--filter", label, doing="listing its volumes").split()
-    return [name for name in listed if name.startswith(f"{project}-code-")]
 
 
 def take_down(target: Target, report: Reporter, *, volumes: bool) -> dict[str, Outcome[None]]:
@@ -42,9 +35,7 @@ def take_down(target: Target, report: Reporter, *, volumes: bool) -> dict[str, O
             path.write_text(text, encoding="utf-8")
             engine.down([path], target.cluster.name, volumes=volumes)
         if volumes:
-            left = volumes_of(engine, target.cluster.name)
-            if left:
-                engine.call("volume", "rm", *left, doing="removing its volumes", deadline=ACT_SECONDS)
+            prune_code(engine, target.cluster.name, keep="")
         report.host(name, "removed" if not volumes else "removed, with its volumes")
         if name in target.gone:
             composefiles.remove_host(target.root, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.code import Code
@@ -12,7 +13,7 @@ from hvdcompose.hosts.keys import FILLED, KEY_FILE, ClusterKey, key_in_tar
 from hvdcompose.hosts.tars import file_of, files_of
 from hvdcompose.stack.plan import CODE_TARGET, HOST_TARGET, RUNS_TARGET, SSH_TARGET
 
-FILL = "fill"  # service label of our helpers: seen with a code digest, the volume of that code may be half full
+FILL = "fill"  # service label of our helpers: what an interrupted client left is known by it
 LAUNCHED, RECORDS = f"{RUNS_TARGET}/launched", f"{RUNS_TARGET}/records"
 
 
@@ -23,6 +24,39 @@ class Unread(Exception):
 def code_volume(cluster: str, digest: str) -> str:
     """Return the name of the volume of one version of the code; a volume is filled once and never changed."""
     return f"{cluster}-code-{digest}"
+
+
+def full_mark(cluster: str, digest: str) -> str:
+    """Return the name of the empty volume that is made once that of the code is full: without it, fill it again."""
+    return f"{cluster}-full-{digest}"
+
+
+def _code_labels(cluster: str) -> tuple[str, str]:
+    return f"com.docker.compose.project={cluster}", "com.docker.compose.volume=code"
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Digests of the code: of those that have a volume on a host, and of those whose volume was filled to the end."""
+
+    volumes: frozenset[str]
+    marks: frozenset[str]
+
+    @property
+    def whole(self) -> frozenset[str]:
+        """The versions that the host has."""
+        return self.volumes & self.marks
+
+
+def code_versions(engine: Engine, cluster: str) -> Versions:
+    """Return which versions of the code are on a host. Raises HostError."""
+    filters = [word for label in _code_labels(cluster) for word in ("--filter", f"label={label}")]
+    listed = engine.call("volume", "ls", "--quiet", *filters, doing="listing its volumes").split()
+
+    def digests(prefix: str) -> frozenset[str]:
+        return frozenset(name.removeprefix(prefix) for name in listed if name.startswith(prefix))
+
+    return Versions(digests(code_volume(cluster, "")), digests(full_mark(cluster, "")))
 
 
 def helper_labels(cluster: str) -> list[str]:
@@ -51,43 +85,35 @@ def try_folders(engine: Engine, cluster: str, image: str, folders: Iterable[str]
 
 
 def fill_code(engine: Engine, cluster: str, image: str, code: Code) -> bool:
-    """Make and fill the volume of this version of the code; return False where the host has it. Raises HostError."""
-    volume = code_volume(cluster, code.digest)
-    if engine.inspect("volume", volume) is not None:
+    """Make and fill the volume of this version of the code; return False where the host has it. Raises HostError.
+
+    A client may be killed between any two calls: a volume without its mark is filled again.
+    """
+    there = code_versions(engine, cluster)
+    if code.digest in there.whole:
         return False
-    # one call makes both: a volume without its helper would pass for a full one
-    labels = f"volume-label=com.docker.compose.project={cluster},volume-label=com.docker.compose.volume=code"
-    mount = f"type=volume,source={volume},target={CODE_TARGET},volume-nocopy,{labels}"
-    helper = _helper(engine, cluster, image, "--label", f"hvdcompose.code={code.digest}", "--mount", mount)
+    mark, labels = full_mark(cluster, code.digest), _code_labels(cluster)
+    if code.digest in there.marks:
+        engine.call("volume", "rm", mark, doing="removing a volume")
+    volume = f"type=volume,source={code_volume(cluster, code.digest)},target={CODE_TARGET},volume-nocopy"
+    mount = ",".join([volume, *(f"volume-label={label}" for label in labels)])
+    helper = _helper(engine, cluster, image, "--mount", mount)
     engine.put(helper, code.tar())
+    words = [word for label in labels for word in ("--label", label)]
+    engine.call("volume", "create", *words, mark, doing="marking the code's volume as full")
     _remove(engine, helper)
     return True
 
 
-def drop_half_filled(engine: Engine, cluster: str, helpers: dict[str, str]) -> None:
-    """Remove the helpers ({container id: code digest}) an interrupted client left, and what they were filling."""
-    for helper, digest in helpers.items():
-        _remove(engine, helper)
-        if digest:
-            engine.ask("volume", "rm", code_volume(cluster, digest))
-
-
 def prune_code(engine: Engine, cluster: str, keep: str) -> None:
-    """Remove the volumes of other versions of the code; those still in use stay."""
-    labels = (
-        "--filter",
-        f"label=com.docker.compose.project={cluster}",
-        "--filter",
-        "label=com.docker.compose.volume=code",
-    )
-    listed = engine.ask("volume", "ls", "--quiet", *labels)
-    old = [
-        name
-        for name in listed.out.split()
-        if name.startswith(f"{cluster}-code-") and name != code_volume(cluster, keep)
-    ]
-    if old:
-        engine.ask("volume", "rm", *old)
+    """Remove the volumes of other versions of the code; those still in use stay, with their marks. Raises HostError."""
+    there = code_versions(engine, cluster)
+    volumes = [code_volume(cluster, digest) for digest in sorted(there.volumes - {keep})]
+    removed = engine.ask("volume", "rm", *volumes).out.split() if volumes else []
+    left = there.volumes - {name.removeprefix(code_volume(cluster, "")) for name in removed}
+    marks = [full_mark(cluster, digest) for digest in sorted(there.marks - left)]
+    if marks:
+        engine.ask("volume", "rm", *marks)
 
 
 def put_keys(engine: Engine, container: str, tar: bytes, digest: str) -> None:

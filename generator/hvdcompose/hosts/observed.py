@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.engine import Engine
 
-LABELS = ("cluster", "host", "spec", "keys", "code", "image", "launch", "run")
+LABELS = ("cluster", "host", "spec", "keys", "code", "image", "launch", "run", "port", "gpus")
 OBSERVE_SECONDS = 10.0
+RANK = "/hvd/rank"
 _FIELDS = [".ID", ".Names", ".State", ".Status", ".Image", '(.Label "com.docker.compose.service")']
 _FIELDS += [f'(.Label "hvdcompose.{name}")' for name in LABELS]
+_FIELDS += ['(.Label "com.docker.compose.project")', ".RunningFor"]
 TEMPLATE = "[" + ",".join(f"{{{{json {field}}}}}" for field in _FIELDS) + "]"
 
 
@@ -34,6 +36,10 @@ class Container:
     image_digest: str = ""
     launch: str = ""
     run: str = ""
+    port: str = ""  # of the cluster's ssh
+    gpus: str = ""  # all, a count, ids with commas, or none
+    project: str = ""
+    age: str = ""  # since it was made, in Docker's words: "5 minutes ago"
 
     @property
     def exit_code(self) -> int | None:
@@ -53,6 +59,11 @@ class Container:
         return self.state == "running" and "second" in self.status
 
     @property
+    def recent(self) -> bool:
+        """True for a minute at most after it was made."""
+        return "second" in self.age
+
+    @property
     def live(self) -> bool:
         """True while its processes exist."""
         return self.state in ("running", "paused", "restarting")
@@ -60,26 +71,45 @@ class Container:
 
 @dataclass(frozen=True)
 class Observed:
-    """All containers of the cluster's project on one host."""
+    """All containers of the cluster's project on one host; `others` are those of other clusters there."""
 
     containers: tuple[Container, ...] = ()
+    others: tuple[Container, ...] = ()
 
     def service(self, name: str) -> Container | None:
         """Return the container of a service, or None."""
         return next((container for container in self.containers if container.service == name), None)
 
 
-def parse_snapshot(text: str) -> Observed:
+def parse_snapshot(text: str, project: str) -> Observed:
     """Return what the lines of `docker ps` with TEMPLATE say. Pure."""
-    return Observed(tuple(Container(*json.loads(line)) for line in text.splitlines() if line.startswith("[")))
+    found = [Container(*json.loads(line)) for line in text.splitlines() if line.startswith("[")]
+    return Observed(
+        tuple(container for container in found if container.project == project),
+        tuple(container for container in found if container.project != project and container.cluster),
+    )
 
 
 def observe(engine: Engine, project: str) -> Observed:
-    """Ask a host for the containers of a project. Raises HostError, quickly when nobody answers."""
+    """Ask a host for the containers of a project, and of other clusters. Raises HostError, quickly when nobody answers.
+
+    All that Compose made are asked for, in one call: filters for several labels mean all of them, not one of them.
+    """
     engine.reach()
-    label = f"label=com.docker.compose.project={project}"
-    words = ("ps", "--all", "--no-trunc", "--filter", label, "--format", TEMPLATE)
-    return parse_snapshot(engine.call(*words, doing="asking its Docker engine", deadline=OBSERVE_SECONDS))
+    words = ("ps", "--all", "--no-trunc", "--filter", "label=com.docker.compose.project", "--format", TEMPLATE)
+    return parse_snapshot(engine.call(*words, doing="asking its Docker engine", deadline=OBSERVE_SECONDS), project)
+
+
+def parse_ranks(text: str) -> tuple[str, ...]:
+    """Return the commands of the ranks in what `docker top` lists: each is run by a wrapper, /hvd/rank. Pure."""
+    words = [line.split() for line in text.splitlines()]
+    return tuple(" ".join(line[2:]) for line in words if line[1:2] == [RANK] and "python" in line[0])
+
+
+def ranks_in(engine: Engine, container: str) -> tuple[str, ...]:
+    """Return the commands of the ranks that run in a container, none where it does not run. Raises HostError."""
+    listed = engine.ask("top", container, "-eo", "args", deadline=OBSERVE_SECONDS)
+    return parse_ranks(listed.out) if listed.ok else ()
 
 
 @dataclass(frozen=True)

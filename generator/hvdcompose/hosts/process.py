@@ -80,12 +80,14 @@ def env_words() -> list[str]:
 
 
 @contextlib.contextmanager
-def child(words: Sequence[str], **options: object) -> Iterator[subprocess.Popen[bytes]]:
+def child(words: Sequence[str], *, when_stopping: bool = False, **options: object) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process in a group of its own; end it on leaving.
 
-    Raises Interrupted once `end_children` was called: a thread must not go on after Ctrl-C.
+    Raises Interrupted once `end_children` was called: a thread must not go on after Ctrl-C. What has to be cleared
+    away then is told so by `when_stopping`.
     """
-    refuse_when_stopping()
+    if not when_stopping:
+        refuse_when_stopping()
     process: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[call-overload]
         list(words), env=clean_environment(), start_new_session=True, **options
     )
@@ -108,10 +110,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
             process.wait(KILL_AFTER_SECONDS)
 
 
-def run(words: Sequence[str], *, deadline: float, stdin: bytes | None = None) -> Completed:
+def run(words: Sequence[str], *, deadline: float, stdin: bytes | None = None, when_stopping: bool = False) -> Completed:
     """Run a command for at most `deadline` seconds; never raises for its exit code."""
     pipes = {"stdin": subprocess.PIPE if stdin is not None else subprocess.DEVNULL}
-    with child(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **pipes) as process:
+    with child(words, when_stopping=when_stopping, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **pipes) as process:
         try:
             out, err = process.communicate(stdin, timeout=deadline)
         except subprocess.TimeoutExpired:
