@@ -163,7 +163,8 @@ def test_a_helper_is_tidied_up_once_nobody_can_be_using_it():
     """It is no container of the cluster: one that another command made a moment ago is left alone."""
     fill = Container("id", "quirky_name", "created", "Created", "trainer:1", "fill", age="3 seconds ago")
     old = replace(fill, age="2 minutes ago")
-    stands = {"alpha": (LAUNCHER, fill), "beta": (worker(BETA), old)}
+    reading = replace(old, state="running", status="Up 2 minutes")  # for a client that brings files home
+    stands = {"alpha": (LAUNCHER, fill, reading), "beta": (worker(BETA), old)}
     assert printed(history=frozenset({"d1"}), **stands) == [
         "beta: tidy: an interrupted client left a helper container there"
     ]

@@ -8,8 +8,7 @@ import pytest
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.code import Code
-from hvdcompose.hosts.delivery import (
-    Versions,code_versions,fill_code,prune_code,put_keys,result_of,try_folders)
+from hvdcompose.hosts.delivery import Versions, code_versions, fill_code, prune_code, put_keys, result_of, try_folders
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.tars import Entry, pack
 

@@ -223,7 +223,7 @@ def test_no_reservation_without_gpus():
     assert "deploy" not in service("gpus", "h-none")
 
 
-@pytest.mark.parametrize(("host", "label"), [("h-all", "all"), ("h-count", "2"), ("h-ids", "0,GPU-8a5e0b9c"),
+@pytest.mark.parametrize(("host", "label"), [("h-all", "all"), ("h-count", "any 2"), ("h-ids", "0,GPU-8a5e0b9c"),
     ("h-cdi", "nvidia.com/gpu=0,nvidia.com/gpu=1"), ("h-none", "")])  # fmt: skip
 def test_the_labels_say_what_is_taken(host, label):
     labels = service("gpus", host)["labels"]

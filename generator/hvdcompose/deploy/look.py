@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from hvdcompose.deploy.images import builder_image, image_needs, meant, settled_digest
+from hvdcompose.deploy.neighbours import conflicts
 from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, foreign, reconcile
 from hvdcompose.deploy.target import Target
 from hvdcompose.doctor.rules import Facts, findings
@@ -104,6 +105,7 @@ def look(
     key, origin = found
     history = reading.result()
     plan = reconcile(target.desired(key, image), observed, launch, history=history, gone=gone, replace=replace)
+    refuse_taken(target, observed, plan)
     seen = Seen(observed, gone, key, origin, image, plan, launch, history, lost)
     built = not target.build or (client is not None and client.build == target.build)
     if plan.empty and built and not always:
@@ -130,6 +132,14 @@ def refuse_foreign(target: Target, observed: Mapping[str, Observed]) -> None:
             for host, names in found.items()
         )
         raise Refused(told, hint="take another `name` in cluster.yaml")
+
+
+def refuse_taken(target: Target, observed: Mapping[str, Observed], plan: Plan) -> None:
+    """Raise Refused where another cluster has a port or GPUs of what is to be started."""
+    found = conflicts(target.plans, observed, plan.changing)
+    if found:
+        remedies = "\n".join(dict.fromkeys(conflict.remedy for conflict in found))
+        raise Refused("\n".join(str(conflict) for conflict in found), hint=remedies)
 
 
 def snapshots(target: Target) -> Snapshots:

@@ -185,8 +185,11 @@ def foreign(observed: Mapping[str, Observed]) -> dict[str, list[str]]:
 
 
 def stale_helpers(seen: Observed) -> list[Container]:
-    """Return our helper containers on a host that nobody can be using any more: they are made for seconds."""
-    return [c for c in seen.containers if c.service == FILL and not c.recent]
+    """Return our helper containers on a host that nobody can be using any more.
+
+    They are made for seconds; one that runs ends with its client by itself.
+    """
+    return [c for c in seen.containers if c.service == FILL and not c.recent and not c.live]
 
 
 def leftovers(want: Desired, observed: Mapping[str, Observed]) -> list[Container]:

@@ -37,7 +37,7 @@ class Container:
     launch: str = ""
     run: str = ""
     port: str = ""  # of the cluster's ssh
-    gpus: str = ""  # all, a count, ids with commas, or none
+    gpus: str = ""  # all, "any 2", ids with commas, or none
     project: str = ""
     age: str = ""  # since it was made, in Docker's words: "5 minutes ago"
 

@@ -50,10 +50,10 @@ class HostPlan:
 
     @property
     def gpus_label(self) -> str:
-        """The GPUs given, as another cluster's client reads them from a label: all, a count, ids with commas, or ""."""
+        """The GPUs given, as another cluster's client reads them from a label: all, "any 2", ids with commas, or ""."""
         if self.gpus.kind in ("none", "all"):
             return "" if self.gpus.kind == "none" else "all"
-        return str(self.gpus.count) if self.gpus.kind == "count" else ",".join(self.gpus.ids)
+        return f"any {self.gpus.count}" if self.gpus.kind == "count" else ",".join(self.gpus.ids)
 
     @property
     def named_volumes(self) -> tuple[str, ...]:
