@@ -25,6 +25,8 @@ RUNTIME_PREFIXES = ("HOROVOD_", "HVD_", "OMPI_", "OPAL_", "ORTE_", "PMI_", "PMIX
 RUNS = "/hvd/runs"
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0
+LEFT_SECONDS = 2.0  # the others of a run that failed wait as long
+MARK = "HVD_RANK_OF"  # in the environment of a rank and of all it starts: the wrapper's pid and its start
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -107,6 +109,37 @@ def end(child: subprocess.Popen[bytes], grace: float = GRACE_SECONDS) -> None:
             continue
 
 
+def left_behind(mark: str) -> list[int]:
+    """Return the pids of what a rank started and did not take along, in whatever process group."""
+    entry, found = f"{MARK}={mark}".encode(), []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                marked = entry in file.read().split(b"\0")
+        except OSError:
+            continue
+        if marked and started_at(int(name)) is not None:
+            found.append(int(name))
+    return found
+
+
+def end_left_behind(mark: str) -> None:
+    """End what a rank left behind, for it would hold GPUs and ports: SIGTERM, then SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in left_behind(mark):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+        limit = time.monotonic() + LEFT_SECONDS
+        while left_behind(mark):
+            if time.monotonic() > limit:
+                break
+            time.sleep(0.1)
+        else:
+            return
+
+
 def note_signals() -> list[bool]:
     """Return a list that is no longer empty once this wrapper is asked to end."""
     asked: list[bool] = []
@@ -161,6 +194,7 @@ def run(words: list[str]) -> int:
     """Run one rank; return its exit code, 128 + N for signal N as a shell would."""
     host, begin = hvdlib.settings(), time.time()
     env = rank_environment(host, container_environment(), os.environ)
+    mark = env[MARK] = f"{os.getpid()}-{begin:.6f}"
     make_output(host, env)
     entry = {"rank": rank_number(env), "begin": begin, "command": words}
     asked, chain = note_signals(), ancestors()  # before there is a rank: it must not be left behind
@@ -174,6 +208,7 @@ def run(words: list[str]) -> int:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     times = {"end": time.time(), "user": used.ru_utime, "sys": used.ru_stime}
     record(host, {**entry, "code": child.returncode, "ended": ended, **times})
+    end_left_behind(mark)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 

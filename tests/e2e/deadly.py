@@ -39,7 +39,13 @@ def deadly_docker(folder: Path, pattern: str, moment: str = "before", signal: st
     folder.mkdir(parents=True, exist_ok=True)
     wrapper = folder / "docker"
     wrapper.write_text(
-        SCRIPT.format(signal=signal, pattern=pattern, folder=folder, moment=moment, real=shutil.which("docker"))
+        SCRIPT.format(
+            signal=signal,
+            pattern=pattern.replace(" ", "\\ "),
+            folder=folder,
+            moment=moment,
+            real=shutil.which("docker"),
+        )
     )
     wrapper.chmod(0o755)
     return {"PATH": f"{folder}:{os.environ['PATH']}"}

@@ -55,7 +55,7 @@ def test_the_code_s_volume_is_marked_once_it_is_full(docker, tmp_path):
         f"type=volume,source={VOLUME},target=/hvd/code,volume-nocopy,"
         "volume-label=com.docker.compose.project=demo,volume-label=com.docker.compose.volume=code"
     )
-    assert created == " ".join([*HELPER, "--mount", mount, "img"])
+    assert created == " ".join([*HELPER, "--label", f"hvdcompose.code={CODE.digest}", "--mount", mount, "img"])
     assert (filled, removed) == ("cp - c0:/", "rm --force c0")
     labels = "--label com.docker.compose.project=demo --label com.docker.compose.volume=code"
     assert marked == f"volume create {labels} demo-full-{CODE.digest}"

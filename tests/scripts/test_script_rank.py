@@ -136,6 +136,15 @@ def test_sigterm_ends_the_rank_and_what_it_started(a_rank):
     assert (a_rank.record()["code"], a_rank.record()["ended"]) == (-15, "signal")
 
 
+def test_what_a_rank_leaves_behind_is_ended(a_rank):
+    """In another session, with the rank long gone, and deaf to SIGTERM: it would hold a GPU or a port for ever."""
+    inner = STUBBORN.format(folder=a_rank.folder, name="orphan")
+    script = f"setsid /bin/sh -c {shlex.quote(inner)} & while [ ! -s {a_rank.folder}/orphan ]; do sleep 0.02; done"
+    assert a_rank.start("/bin/sh", "-c", f"{script}; exit 3").wait(60) == 3
+    assert not alive(number_in(a_rank.folder / "orphan"))
+    assert (a_rank.record()["code"], a_rank.record()["ended"]) == (3, "itself")
+
+
 def test_a_rank_that_ignores_sigterm_is_killed(a_rank):
     wrapper = a_rank.start("/bin/sh", "-c", STUBBORN.format(folder=a_rank.folder, name="child"))
     child = number_in(a_rank.folder / "child")

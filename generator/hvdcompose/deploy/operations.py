@@ -13,8 +13,8 @@ from hvdcompose.deploy.reporter import Reporter
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import Refused
 from hvdcompose.hosts import composefiles
-from hvdcompose.hosts.delivery import FILL, prune_code
-from hvdcompose.hosts.engine import ACT_SECONDS, Engine
+from hvdcompose.hosts.delivery import FILL, prune_code, remove_containers
+from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import on_all, values
 from hvdcompose.hosts.keys import keys_digest, save_key
 
@@ -146,11 +146,12 @@ def stop_live(target: Target) -> Live | None:
 def _tidy(target: Target, seen: Seen) -> None:
     """Remove the helper containers that interrupted clients left; half full volumes are filled or pruned later."""
 
-    def remove(name: str) -> None:
-        ids = [helper.id for helper in stale_helpers(seen.observed[name])]
-        target.engines[name].call("rm", "--force", *ids, doing="removing a container", deadline=ACT_SECONDS)
+    stale = {name: stale_helpers(there, alone=True) for name, there in seen.observed.items()}
 
-    must(on_all(seen.plan.hosts(Action.TIDY), remove), "removing what an interrupted client left")
+    def remove(name: str) -> None:
+        remove_containers(target.engines[name], stale[name])
+
+    must(on_all([name for name in stale if stale[name]], remove), "removing what an interrupted client left")
 
 
 def _remove_leftovers(target: Target, seen: Seen) -> None:
@@ -158,11 +159,8 @@ def _remove_leftovers(target: Target, seen: Seen) -> None:
 
     def remove(name: str) -> None:
         role = target.plans[name].role
-        for container in seen.observed[name].containers:
-            if container.service not in (role, FILL):
-                target.engines[name].call(
-                    "rm", "--force", container.id, doing="removing a container", deadline=ACT_SECONDS
-                )
+        others = [c for c in seen.observed[name].containers if c.service not in (role, FILL)]
+        remove_containers(target.engines[name], others)
 
     must(
         on_all([name for name in seen.plan.hosts(Action.REMOVE) if name in target.plans], remove),

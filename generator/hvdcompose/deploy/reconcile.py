@@ -184,12 +184,14 @@ def foreign(observed: Mapping[str, Observed]) -> dict[str, list[str]]:
     return {host: found for host, found in names.items() if found}
 
 
-def stale_helpers(seen: Observed) -> list[Container]:
+def stale_helpers(seen: Observed, *, alone: bool = False) -> list[Container]:
     """Return our helper containers on a host that nobody can be using any more.
 
-    They are made for seconds; one that runs ends with its client by itself.
+    They are made for seconds; one that runs ends with its client by itself. alone: no other client changes the
+    cluster, so that those with code are nobody's.
     """
-    return [c for c in seen.containers if c.service == FILL and not c.recent and not c.live]
+    helpers = (c for c in seen.containers if c.service == FILL and not c.live)
+    return [c for c in helpers if not c.recent or (alone and c.code)]
 
 
 def leftovers(want: Desired, observed: Mapping[str, Observed]) -> list[Container]:

@@ -11,7 +11,7 @@ from hvdcompose.deploy.reporter import Reporter
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import composefiles
-from hvdcompose.hosts.delivery import prune_code
+from hvdcompose.hosts.delivery import FILL, prune_code, remove_containers
 from hvdcompose.hosts.fanout import Outcome, on_all
 from hvdcompose.hosts.observed import observe
 
@@ -25,9 +25,13 @@ def take_down(target: Target, report: Reporter, *, volumes: bool) -> dict[str, O
     def remove(name: str) -> None:
         engine = engine_of(target, name)
         # a host that does not answer is told after seconds, not minutes
-        others = foreign({name: observe(engine, target.cluster.name)})
+        seen = observe(engine, target.cluster.name)
+        others = foreign({name: seen})
         if others:
             raise HostError(name, f"another Compose project of this name runs there: {', '.join(others[name])}")
+        # Compose passes over what it did not make
+        helpers = [container for container in seen.containers if container.service == FILL and not container.live]
+        remove_containers(engine, helpers)
         with tempfile.TemporaryDirectory() as folder:
             # a file must be named: without one Compose would take whatever lies in the current folder
             path = Path(folder) / composefiles.COMPOSE

@@ -10,6 +10,7 @@ from hvdcompose.errors import HostError
 from hvdcompose.hosts.code import Code
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
 from hvdcompose.hosts.keys import FILLED, KEY_FILE, ClusterKey, key_in_tar
+from hvdcompose.hosts.observed import Container
 from hvdcompose.hosts.tars import file_of, files_of
 from hvdcompose.stack.plan import CODE_TARGET, HOST_TARGET, RUNS_TARGET, SSH_TARGET
 
@@ -60,7 +61,7 @@ def code_versions(engine: Engine, cluster: str) -> Versions:
 
 
 def helper_labels(cluster: str) -> list[str]:
-    """Return the options that label a helper container, so that `down` and the next snapshot know it."""
+    """Return the options that label a helper container, so that the next snapshot knows it."""
     told = {"com.docker.compose.project": cluster, "com.docker.compose.service": FILL, "hvdcompose.cluster": cluster}
     return [word for name, value in told.items() for word in ("--label", f"{name}={value}")]
 
@@ -69,6 +70,12 @@ def _helper(engine: Engine, cluster: str, image: str, *options: str, doing: str 
     """Make a container that is never started; return its id."""
     words = ("create", "--pull", "never", "--entrypoint", "true", *helper_labels(cluster), *options, image)
     return engine.call(*words, doing=doing, deadline=ACT_SECONDS).strip()
+
+
+def remove_containers(engine: Engine, containers: Iterable[Container]) -> None:
+    """Remove containers, running or not. Raises HostError."""
+    for container in containers:
+        _remove(engine, container.id)
 
 
 def _remove(engine: Engine, container: str) -> None:
@@ -97,7 +104,7 @@ def fill_code(engine: Engine, cluster: str, image: str, code: Code) -> bool:
         engine.call("volume", "rm", mark, doing="removing a volume")
     volume = f"type=volume,source={code_volume(cluster, code.digest)},target={CODE_TARGET},volume-nocopy"
     mount = ",".join([volume, *(f"volume-label={label}" for label in labels)])
-    helper = _helper(engine, cluster, image, "--mount", mount)
+    helper = _helper(engine, cluster, image, "--label", f"hvdcompose.code={code.digest}", "--mount", mount)
     engine.put(helper, code.tar())
     words = [word for label in labels for word in ("--label", label)]
     engine.call("volume", "create", *words, mark, doing="marking the code's volume as full")
