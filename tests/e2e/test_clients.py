@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -46,6 +47,15 @@ def claims(made: Made) -> list[str]:
     return made.docker(1, "volume", "ls", "--quiet", "--filter", "label=hvdcompose.claim").split()
 
 
+def between(folder: Path, pattern: str, script: str, path: str) -> dict[str, str]:
+    """Return the environment of a client in which something happens before a call of docker that is like `pattern`."""
+    wrapper = folder / "docker"
+    case = f'case "$*" in {pattern}) PATH={path}; {script} >&2 ;; esac'
+    wrapper.write_text(f'#!/bin/sh\n{case}\nexec {shutil.which("docker")} "$@"\n')
+    wrapper.chmod(0o755)
+    return {"PATH": f"{folder}:{path}"}
+
+
 def test_an_engine_makes_a_volume_of_a_name_once(pair: Made) -> None:
     """What the claim stands on: of many that make one at once, all are given the labels of the first."""
     words = ["docker", "--context", pair.desk.host(1), "volume"]
@@ -69,14 +79,8 @@ def test_an_engine_makes_a_volume_of_a_name_once(pair: Made) -> None:
 def test_who_comes_second_is_told_who_is_first(pair: Made, tmp_path_factory, recording_docker) -> None:
     other = elsewhere(pair, tmp_path_factory)
     hold = tmp_path_factory.mktemp("hold")
-    slow = hold / "docker"  # a client that stays at its first `compose` until told
-    real = deadly_docker(hold / "none", "nothing")["PATH"].split(":")[0]
-    slow.write_text(
-        f'#!/bin/sh\ncase "$*" in *compose*up*) while [ ! -e {hold}/go ]; do sleep 0.1; done ;; esac\n'
-        f'exec {real}/docker "$@"\n'
-    )
-    slow.chmod(0o755)
-    pair.env["PATH"] = f"{hold}:{real}:{pair.desk.env['PATH']}"
+    wait = f"while [ ! -e {hold}/go ]; do sleep 0.1; done"
+    pair.env |= between(hold, "*compose*up*", wait, pair.desk.env["PATH"])
     first = pair.start("apply", "--follow")
     del pair.env["PATH"]
     pair.wait_for(lambda: claims(pair), 60, "the first client claims the cluster")
@@ -126,23 +130,39 @@ def test_a_claim_that_was_left_is_told_and_taken(pair: Made, tmp_path_factory) -
     assert claims(pair) == []
 
 
-def test_what_another_client_did_since_the_look_is_seen(pair: Made, tmp_path_factory) -> None:
-    """The second client looks, then waits with its claim until the first has done everything."""
-    other, hold = elsewhere(pair, tmp_path_factory), tmp_path_factory.mktemp("hold")
-    (hold / "docker").write_text(
-        f'#!/bin/sh\ncase "$*" in *volume*create*claim*) touch {hold}/come; '
-        f"while [ ! -e {hold}/go ]; do sleep 0.1; done ;; esac\n"
-        f'exec {deadly_docker(hold / "none", "nothing")["PATH"].split(":")[0]}/docker "$@"\n'
-    )
-    (hold / "docker").chmod(0o755)
-    other.env["PATH"] = f"{hold}:{pair.desk.env['PATH']}"
-    late = other.start("apply")
-    pair.wait_for((hold / "come").exists, 60, "the second client has looked")
+def test_what_was_changed_since_the_look_is_seen(pair: Made, tmp_path_factory) -> None:
+    """A client looks; before it has its turn a worker goes away: the plan is made anew."""
     pair.hvd("apply", "--follow")
-    before = pair.ids(1, 2)
-    (hold / "go").touch()
-    told, _ = late.communicate(timeout=120)
-    assert late.returncode == 0, told
-    assert "launched" not in told and " create " not in told
-    assert pair.ids(1, 2) == before
-    assert claims(pair) == []
+    pair.calm()
+    hold = tmp_path_factory.mktemp("hold")
+    words = f"docker --context {pair.desk.host(2)} rm --force {pair.container(2)}"
+    env = between(hold, "*volume*create*claim*", words, pair.desk.env["PATH"])
+    told = pair.hvd("run", **env)
+    assert f"{pair.desk.host(2)}  create       no worker there" in told.stderr
+    assert DONE in told.stdout
+
+
+def test_a_port_and_gpus_that_another_cluster_has(pair: Made, tmp_path_factory) -> None:
+    """The other one is told by name, before anything starts; what only fits side by side is let be."""
+    h1, h2 = pair.desk.host(1), pair.desk.host(2)
+    pair.file.write_text(pair.file.read_text().replace("defaults: {slots: 1}", "defaults: {slots: 1, gpus: ['0']}"))
+    pair.hvd("apply", "--follow")
+    folder = tmp_path_factory.mktemp("second")
+    second = Made(pair.desk, folder, f"{pair.name}b", pair.port)
+    second.write(CLUSTER.replace("defaults: {slots: 1}", "defaults: {slots: 1, gpus: ['0', '1']}"))
+    try:
+        worker = f"taken by cluster {pair.name}, container {pair.container(2)}"
+        refused = second.hvd("apply", code=4).stderr
+        assert f"error: {h2}: port {pair.port} is {worker}" in refused
+        assert f"{h2}: GPU 0 is {worker}" in refused
+        assert f"ssh.port: another one; or take {pair.name} down" in refused
+        assert second.docker(2, "ps", "-aq", "--filter", f"label=hvdcompose.cluster={second.name}") == ""
+        assert f"{h2}: port {pair.port} is {worker}" in second.hvd("status").stderr
+
+        second.edit(f"port: {pair.port}", f"port: {pair.port + 5000}")
+        second.edit("gpus: ['0', '1']", "gpus: ['1']")
+        assert DONE in second.hvd("apply", "--follow").stdout
+        assert DONE in pair.hvd("run").stdout
+        assert h1 in pair.hvd("status").stdout
+    finally:
+        second.clear()
