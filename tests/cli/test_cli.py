@@ -35,7 +35,7 @@ train:
 
 COMMANDS = (
     *("init", "render", "plan", "apply", "run", "stop", "runs", "report", "fetch"),
-    *("status", "logs", "down", "keys", "lab"),
+    *("status", "exec", "logs", "down", "keys", "lab"),
 )
 
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
 import socket
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from workdesk import Desk
+from terminal import at_a_terminal
+from workdesk import MAIN, Desk
 
 from hvdcompose.config.source import load_cluster
 
@@ -160,32 +155,11 @@ def test_an_address_that_nothing_tells_is_asked_for_even_with_yes(rack):
 def test_a_terminal_is_asked(rack):
     nics(rack, a=[("10.0.0.1", "eth0"), ("192.168.9.1", "ib0")], b=[("10.0.0.2", "eth0"), ("192.168.9.2", "ib0")])
     answers = ["trainer:1", "python train.py", "no such place", "192.168.9.1", ""]
-    screen = at_a_terminal(rack, ["init", "--context", "a", "--context", "b"], answers)
+    words = [*MAIN, "init", "--context", "a", "--context", "b"]
+    code, screen = at_a_terminal(words, answers, cwd=rack.folder, env=rack.env)
+    assert code == 0, screen
     assert '"no such place" is neither an IPv4 address nor a host name' in screen
     assert [host.address for host in load_cluster(rack.folder / "cluster.yaml").hosts] == ["192.168.9.1", "10.0.0.2"]
-
-
-def at_a_terminal(desk: Desk, words: list[str], answers: list[str]) -> str:
-    """Run a command at a terminal and answer each question, which ends in `: `; return what was shown."""
-    outer, inner = pty.openpty()
-    command = [sys.executable, "-c", "from hvdcompose.cli.main import main; main()", *words]
-    process = subprocess.Popen(command, cwd=desk.folder, env=desk.env, stdin=inner, stdout=inner, stderr=inner)
-    os.close(inner)
-    shown, left, limit = "", list(answers), time.monotonic() + 60
-    while time.monotonic() < limit:
-        if not select.select([outer], [], [], 0.1)[0]:
-            if process.poll() is not None:
-                break
-            continue
-        try:
-            shown += os.read(outer, 4096).decode()
-        except OSError:  # Linux: the other side is closed
-            break
-        if shown.endswith(": ") and left:
-            os.write(outer, f"{left.pop(0)}\n".encode())
-    os.close(outer)
-    assert (process.wait(10), left) == (0, []), shown
-    return shown
 
 
 @pytest.mark.parametrize(

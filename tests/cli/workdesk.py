@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+MAIN = (sys.executable, "-c", "from hvdcompose.cli.main import main; main()")
 CONTEXTS = """
 case "$*" in
 "context ls"*)
@@ -54,9 +55,8 @@ class Desk:
         path.chmod(0o755)
 
     def start(self, *words: str, **more) -> subprocess.Popen:
-        command = [sys.executable, "-c", "from hvdcompose.cli.main import main; main()", *words]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, cwd=self.folder, env=self.env, text=True, **pipes, **more)
+        return subprocess.Popen([*MAIN, *words], cwd=self.folder, env=self.env, text=True, **{**pipes, **more})
 
     def run(self, *words: str) -> tuple[int, str, str]:
         process = self.start(*words)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdcompose.cli.complete import complete_hosts
 from hvdcompose.cli.options import HERE, File, target_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", metavar="HOST", help="This host and its ranks only; may be repeated."),
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="This host and its ranks only; may be repeated.",
+            autocompletion=complete_hosts,
+        ),
     ] = None,
     rank: Annotated[
         list[int] | None, typer.Option("--rank", metavar="N", min=0, help="This rank only; may be repeated.")

@@ -132,6 +132,20 @@ def run_silent(words: Sequence[str], *, deadline: float) -> bool:
             return False
 
 
+def pass_through(words: Sequence[str]) -> int:
+    """Run a person's command with this process's own stdin, stdout and stderr; return its exit code.
+
+    It has no deadline, and stays in this process's group, so that it can be at the terminal.
+    """
+    refuse_when_stopping()
+    with subprocess.Popen(list(words), env=clean_environment()) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # the terminal sent it to the command as well, which decides what to do with it
+                continue
+
+
 def run_bytes(words: Sequence[str], *, deadline: float) -> tuple[Completed, bytes]:
     """Run a command whose stdout is not text; returns (completed with empty `out`, stdout)."""
     with child(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
