@@ -35,7 +35,7 @@ train:
 
 COMMANDS = (
     *("init", "render", "plan", "apply", "run", "stop", "runs", "report", "fetch"),
-    *("status", "exec", "logs", "down", "keys", "lab"),
+    *("status", "exec", "logs", "down", "keys", "lab", "schema"),
 )
 
 
@@ -58,6 +58,13 @@ def test_every_command_has_a_help(command, desk):
     code, out, err = desk.run(*command.split(), "--help")
     assert (code, err) == (0, "")
     assert f"Usage: hvdcompose {command}" in out
+
+
+def test_the_schema_is_json_and_needs_nothing_else(desk):
+    desk.env["PATH"] = str(desk.bin)
+    code, out, err = desk.run("schema")
+    assert (code, err) == (0, "")
+    assert {"name", "image", "hosts", "train"} == set(json.loads(out)["required"])
 
 
 def test_version(desk):

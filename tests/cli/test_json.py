@@ -109,7 +109,7 @@ def test_what_follows_the_dashes_is_no_option_of_ours(desk):
 
 
 # these show what another program prints, or are JSON by themselves
-WITHOUT = {"exec", "logs", "lab shell"}
+WITHOUT = {"exec", "logs", "lab shell", "schema"}
 
 
 def commands(group, *above: str) -> dict[str, set[str]]:
