@@ -134,6 +134,8 @@ def test_a_worker_without_a_word_on_its_health_is_left_alone():
 def test_a_worker_that_has_just_started_is_checked_and_a_live_run_does_not_mind():
     starting = (worker(BETA, status="Up 1 second (health: starting)"),)
     assert printed(beta=starting, history=frozenset({"d1"})) == ["beta: check: its worker has just started"]
+    proved = tuple(replace(container, proved=True) for container in starting)
+    assert printed(beta=proved, history=frozenset({"d1"})) == []
     assert plan(beta=starting, alpha=(RUNNING,)).disturbs == ()
 
 

@@ -10,7 +10,7 @@ from clusters import cluster_of
 
 from hvdcompose.errors import Refused
 from hvdcompose.hosts import process
-from hvdcompose.hosts.claim import Claim, claimed, new_claim, parse_claim, standing_claim
+from hvdcompose.hosts.claim import Claim, claimed, drop_stale, new_claim, parse_claim, standing_claim
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.keys import state_folder
 
@@ -104,6 +104,19 @@ def test_a_client_killed_before_its_claim_stood_still_knows_the_one_before(volum
     notes.write_text(f"{THEIRS.token}\nbbbb\n")
     with claimed(CLUSTER, ALPHA, "apply"):
         assert told(volume).token != THEIRS.token
+
+
+def test_with_nothing_to_do_a_killed_client_s_claim_goes_and_no_other(volume, tmp_path):
+    notes = state_folder(CLUSTER) / "claims"
+    drop_stale(CLUSTER, ALPHA)
+    assert not (tmp_path / "calls").exists(), "nobody was killed: nobody is asked"
+    place(volume, THEIRS)
+    notes.write_text("aaaa\n")
+    drop_stale(CLUSTER, ALPHA)
+    assert told(volume) == THEIRS and not notes.exists()
+    notes.write_text(f"{THEIRS.token}\n")
+    drop_stale(CLUSTER, ALPHA)
+    assert not volume.exists() and not notes.exists()
 
 
 def test_one_that_was_taken_over_stays_when_the_first_client_ends(volume):

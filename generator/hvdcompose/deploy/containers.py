@@ -16,8 +16,9 @@ from hvdcompose.hosts import composefiles
 from hvdcompose.hosts.delivery import drop_keys, put_keys
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.explain import recognise
-from hvdcompose.hosts.fanout import on_all
+from hvdcompose.hosts.fanout import begin, errors, on_all, values
 from hvdcompose.hosts.keys import keys_digest, keys_tar
+from hvdcompose.hosts.proofs import save_proofs
 from hvdcompose.stack.launch import horovodrun
 
 READY_SECONDS = 30.0
@@ -93,22 +94,33 @@ def bring_keys_to_primary(target: Target, seen: Seen) -> None:
 def start_workers(target: Target, seen: Seen, image: str, report: Reporter) -> None:
     """Start all workers at once and wait until each serves ssh; a failed one is removed, the others stay."""
 
-    def start(name: str) -> None:
+    def start(name: str) -> str:
         container, engine = target.plans[name].container, target.engines[name]
         if name in made:
             _write_env(target, seen, name, image)
             _start(target, seen, name)
         else:
             bring_keys(target, seen, name)
+        asked = begin(lambda: _id_of(engine, container))
         _await_worker(engine, container, new=name in made)
         report.host(name, "worker is ready")
+        return asked.result()
 
     made = seen.plan.hosts(Action.CREATE, Action.RECREATE)
     names = seen.plan.hosts(Action.CREATE, Action.RECREATE, Action.CHECK)
     outcomes = on_all(names, start)
-    failed = [outcome.error for outcome in outcomes.values() if outcome.error is not None]
+    save_proofs(target.cluster, values(outcomes))
+    failed = errors(outcomes)
     if failed:
         raise HostsFailed(f"not launched: {len(failed)} of {len(names)} workers did not start", failed)
+
+
+def _id_of(engine: Engine, container: str) -> str:
+    """Return a container's id, "" where it cannot be told: it only spares a later question."""
+    with contextlib.suppress(HostError):
+        found = engine.inspect("container", container)
+        return str(found["Id"]) if found else ""
+    return ""
 
 
 def _await_worker(engine: Engine, container: str, *, new: bool) -> None:

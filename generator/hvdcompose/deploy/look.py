@@ -21,6 +21,7 @@ from hvdcompose.hosts.fanout import Outcome, begin, errors, on_all, values
 from hvdcompose.hosts.images import ImageFacts, client_image, image_facts
 from hvdcompose.hosts.keys import ClusterKey, keys_digest, load_key
 from hvdcompose.hosts.observed import Container, EngineFacts, Observed, engine_facts, observe
+from hvdcompose.hosts.proofs import load_proofs, with_proofs
 
 KeyOrigin = Literal["client", "primary", "new"]
 CLIENT_IMAGE = ""  # the name under which the client's own image is asked for, beside the hosts
@@ -90,7 +91,8 @@ def look(
     _ = target.code, target.build  # folders that cannot be read are told before a host is asked
     taken = taken or snapshots(target)
     must(taken.hosts, "asking the hosts")
-    observed, gone, client = values(taken.hosts), values(taken.gone), taken.client
+    observed = with_proofs(values(taken.hosts), load_proofs(target.cluster))
+    gone, client = values(taken.gone), taken.client
     lost = {name: outcome.error for name, outcome in taken.gone.items() if outcome.error is not None}
     refuse_foreign(target, observed)
     asked = None

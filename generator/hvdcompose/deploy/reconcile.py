@@ -211,7 +211,7 @@ def worker_steps(want: Desired, seen: Observed) -> list[Step]:
     cause = drift(want, worker) or ailment(worker)
     if cause:
         return [*steps, Step(want.host, Action.RECREATE, cause)]
-    if worker.health == "starting":
+    if worker.health == "starting" and not worker.proved:
         # a client that was killed after it started the worker may not have brought the keys
         return [*steps, Step(want.host, Action.CHECK, "its worker has just started")]
     return steps

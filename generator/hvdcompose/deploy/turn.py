@@ -9,7 +9,7 @@ from typing import Protocol
 from hvdcompose.deploy.look import Seen, Snapshots, must, snapshots
 from hvdcompose.deploy.target import Target
 from hvdcompose.errors import HostError
-from hvdcompose.hosts.claim import claimed
+from hvdcompose.hosts.claim import claimed, drop_stale
 from hvdcompose.hosts.fanout import values
 from hvdcompose.hosts.observed import Observed
 
@@ -25,13 +25,16 @@ class Ask(Protocol):
 def turn(target: Target, seen: Seen, command: str, again: Ask, *, take_over: bool = False) -> Iterator[Seen]:
     """Hold the claim to the cluster while a plan is carried out; yield what is to be done, as it stands by then.
 
-    With nothing to do, or a live run in the way, there is no claim and no question. again: look once more, used where
-    another client did something since. Raises Refused while another client holds it, HostsFailed.
+    With nothing to do, or a live run in the way, there is no claim, and no question but after a client that was
+    killed. again: look once more, used where another client did something since. Raises Refused while another client
+    holds the claim, HostsFailed.
     """
+    engine = target.engines[target.primary.host]
     if seen.plan.empty or seen.plan.disturbs:
+        drop_stale(target.cluster, engine)
         yield seen
         return
-    with claimed(target.cluster, target.engines[target.primary.host], command, take_over=take_over):
+    with claimed(target.cluster, engine, command, take_over=take_over):
         taken = snapshots(target)
         must(taken.hosts, "asking the hosts")
         changed = _what(values(taken.hosts)) != _what(seen.observed) or _what(values(taken.gone)) != _what(seen.gone)

@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from hvdcompose.config.model import Cluster
 from hvdcompose.errors import HvdError, Refused
@@ -99,15 +98,29 @@ def _remove(engine: Engine, cluster: str, claim: Claim) -> bool:
     return process.run(engine.words("volume", "rm", name), deadline=ASK_SECONDS, when_stopping=True).ok
 
 
-def _note(path: Path, token: str) -> set[str]:
-    """Note the token of a claim before it is made; return those of earlier ones that were never let go of."""
+def _noted(cluster: Cluster) -> set[str]:
+    """Return the tokens of claims of this client that were never let go of: it was killed."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return set((state_folder(cluster) / NOTES).read_text(encoding="ascii").split())
+    return set()
+
+
+def _note(cluster: Cluster, claim: Claim) -> None:
+    """Note a claim before it is made."""
     try:
-        before = path.read_text(encoding="ascii").split() if path.exists() else []
-        with path.open("a", encoding="ascii") as file:
-            file.write(f"{token}\n")
-    except (OSError, ValueError) as error:
-        raise HvdError(f"cannot note the claim in {path}: {error}") from None
-    return set(before)
+        with (state_folder(cluster) / NOTES).open("a", encoding="ascii") as file:
+            file.write(f"{claim.token}\n")
+    except OSError as error:
+        raise HvdError(f"cannot write under {state_folder(cluster)}: {error.strerror}") from None
+
+
+def drop_stale(cluster: Cluster, engine: Engine) -> None:
+    """Remove the claim of a killed process of this client; no question where none was killed. `working_on` is held."""
+    tokens = _noted(cluster)
+    if tokens:
+        standing = standing_claim(engine, cluster.name)
+        if standing is None or standing.token not in tokens or _remove(engine, cluster.name, standing):
+            (state_folder(cluster) / NOTES).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -116,8 +129,8 @@ def claimed(cluster: Cluster, engine: Engine, command: str, *, take_over: bool =
 
     Raises Refused while another client holds it, unless told to take over; HostError.
     """
-    claim, notes = new_claim(command), state_folder(cluster) / NOTES
-    earlier = _note(notes, claim.token)
+    claim, earlier = new_claim(command), _noted(cluster)
+    _note(cluster, claim)
     standing = _place(engine, cluster.name, claim)
     if standing.token != claim.token and (take_over or standing.token in earlier):
         # one of this client's own is a dead process's: the kernel let go of its lock on this machine
@@ -135,4 +148,4 @@ def claimed(cluster: Cluster, engine: Engine, command: str, *, take_over: bool =
         raise
     finally:
         if _remove(engine, cluster.name, claim):
-            notes.unlink(missing_ok=True)
+            (state_folder(cluster) / NOTES).unlink(missing_ok=True)

@@ -40,6 +40,7 @@ class Container:
     gpus: str = ""  # all, "any 2", ids with commas, or none
     project: str = ""
     age: str = ""  # since it was made, in Docker's words: "5 minutes ago"
+    proved: bool = False  # this client saw its keys come and its sshd listen
 
     @property
     def exit_code(self) -> int | None:
