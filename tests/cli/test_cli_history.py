@@ -12,8 +12,16 @@ import pytest
 from clusters import TWO
 from workdesk import Desk, Pings
 
+from hvdcompose.hosts.observed import LABELS
+
 OLD, NEW = "20261130-090000-aaa", "20261201-100838-32c"
-LAUNCHER = ["c0", "demo-launcher-1", "running", "Up 2 minutes", "trainer:1", "launcher", "demo", "alpha"]
+SERVICE = ["c0", "demo-launcher-1", "running", "Up 2 minutes", "trainer:1", "launcher"]
+
+
+def launcher(**labels: str) -> list[str]:
+    """Return the launcher's container in a snapshot."""
+    told = {"cluster": "demo", "host": "alpha", **labels}
+    return [*SERVICE, *(told.get(name, "") for name in LABELS), "demo", "2 minutes ago"]
 
 
 class Past(Desk):
@@ -69,7 +77,7 @@ def past(tmp_path: Path) -> Iterator[Past]:
     cause = {"rank": 1, "host": "beta", "code": 3, "told": "rank 1 on beta: exit 3", "lines": ["SystemExit: 3"]}
     desk.record(OLD, begin=1.8e9, end=1.8e9 + 60, code=0, real=59.5, metrics={"accuracy": 0.9})
     desk.record(NEW, begin=1.9e9, end=1.9e9 + 5, code=1, real=4.0, cause=cause)
-    desk.stand(LAUNCHER)
+    desk.stand(launcher())
     with socketserver.ThreadingUnixStreamServer(str(socket), Pings) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield desk
@@ -112,13 +120,13 @@ def test_json(past):
 def test_a_live_run_and_an_interrupted_one(past):
     past.record("20261202-1", begin=1.95e9)
     past.record("20261203-1", begin=1.96e9)
-    past.stand([*LAUNCHER, *[""] * 5, "20261203-1"])
+    past.stand(launcher(run="20261203-1"))
     states = [run["state"] for run in json.loads(past.run("runs", "--json")[1])["data"]["runs"]]
     assert states == ["live", "interrupted", "failed", "done"]
 
 
 def test_a_run_that_is_not_recorded_yet(past):
-    past.stand([*LAUNCHER, *[""] * 5, "20261204-1"])
+    past.stand(launcher(run="20261204-1"))
     assert past.run("runs")[2] == "run 20261204-1 is not launched yet: hvdcompose logs -f\n"
 
 

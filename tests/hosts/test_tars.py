@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 
-from hvdcompose.hosts.tars import Entry, file_of, files_of, pack
+from hvdcompose.hosts.tars import Entry, file_of, files_of, lines_of, pack
 
 ENTRIES = (
     Entry("/hvd/code", None, 0o755),
@@ -58,3 +58,15 @@ def test_links_in_a_tar_of_somebody_else_are_passed_over():
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/shadow"
         tar.addfile(link)
     assert files_of(buffer.getvalue()) == {}
+
+
+def test_lines_of_several_files_are_read_as_they_are_asked_for():
+    entries = [
+        Entry("/run/a.log", b"a1\na2\r\na3", 0o644),
+        Entry("/run/b.log", b"b1\n\xff\n", 0o644),
+        Entry("/run/rank-0.json", b"{}", 0o644),
+    ]
+    logs = lines_of(io.BytesIO(pack(entries)), ".log")
+    assert list(logs) == ["a.log", "b.log"]
+    assert [next(logs["a.log"]), next(logs["b.log"]), next(logs["a.log"])] == ["a1", "b1", "a2"]
+    assert (list(logs["a.log"]), list(logs["b.log"])) == (["a3"], ["\ufffd"])

@@ -71,16 +71,18 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one HTML page about a run: what ran where, its phases, how each rank ended, the ends of the logs."""
+    from collections import deque
+
     from hvdcompose import console
     from hvdcompose.deploy.history import logs_of
     from hvdcompose.hosts.local import write_page
-    from hvdcompose.report.page import page
+    from hvdcompose.report.page import TAIL, page
 
     target = target_of(file)
     told = history_of(target)
     record = told.find(run)
     path = out or Path(f"report-{record.run}.html")
-    logs = {name: [text for _, text in lines] for name, lines in logs_of(target, record.run).items()}
+    logs = {name: [text for _, text in deque(lines, TAIL)] for name, lines in logs_of(target, record.run).items()}
     text = page(record, told.live, logs, None)
     if not write_page(path, text, f"<title>Run {record.run}</title>", replace=False):
         confirmed(f"{path} holds something else than a report of run {record.run}: replace it?", yes=yes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -102,8 +103,8 @@ def _of_run(target: Target, run: str, wanted: Wanted, *, tail: str) -> None:
     if not kept:
         raise HvdError(f"run {record.run} left no logs", hint=f"hvdcompose runs show {record.run}")
     primary = record.hosts[0] if record.hosts else target.primary.host
-    streams = {name: lines[-int(tail) :] if tail != "all" and int(tail) else lines for name, lines in kept.items()}
-    streams = {} if tail == "0" else streams
+    most = None if tail == "all" else int(tail)
+    streams = {name: deque(lines, most) if most is not None else lines for name, lines in kept.items()}
     view = View(names, record.hosts, wanted, record.cause.rank if record.cause else None)
     print_past(view, ((log_host(name, primary), line) for name, line in merged(streams)))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hvdcompose.deploy.look import refuse_foreign
 from hvdcompose.deploy.target import Target
 from hvdcompose.deploy.watch import Stamped, split_stamp
 from hvdcompose.errors import HostError
-from hvdcompose.hosts.delivery import Unread, run_files
+from hvdcompose.hosts.delivery import Unread, run_logs, run_records
 from hvdcompose.hosts.observed import Container, observe
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -23,25 +27,14 @@ class Kept:
 def records_of(target: Target) -> Kept:
     """Return the records of all runs that the primary keeps. Raises HostError."""
     launcher = _launcher(target)
-    files = _files(target, launcher, "records")
-    texts = {
-        name.rpartition("/")[2].removesuffix(".json"): content.decode(errors="replace")
-        for name, content in files.items()
-        if name.endswith(".json")
-    }
+    texts = _through(target, launcher, run_records)
     return Kept(texts, launcher.run if launcher is not None and launcher.live else None)
 
 
-def logs_of(target: Target, run: str) -> dict[str, list[Stamped]]:
-    """Return {file: lines in the order of time} of what was logged in a run. Raises HostError."""
-    files = _files(target, _launcher(target), run)
-    return {
-        name.rpartition("/")[2]: sorted(
-            (split_stamp(line) for line in content.decode(errors="replace").splitlines()), key=lambda line: line[0]
-        )
-        for name, content in sorted(files.items())
-        if name.endswith(".log")
-    }
+def logs_of(target: Target, run: str) -> dict[str, Iterator[Stamped]]:
+    """Return {file: lines} of what was logged in a run, to be read once. Raises HostError."""
+    found = _through(target, _launcher(target), run_logs, run)
+    return {name: map(split_stamp, lines) for name, lines in sorted(found.items())}
 
 
 def _launcher(target: Target) -> Container | None:
@@ -51,11 +44,12 @@ def _launcher(target: Target) -> Container | None:
     return seen.service("launcher")
 
 
-def _files(target: Target, launcher: Container | None, path: str) -> dict[str, bytes]:
+def _through(target: Target, launcher: Container | None, read: Callable[..., T], *more: str) -> T:
+    """Call one of delivery's readers. Raises HostError, also where nothing can be read for want of an image."""
     primary = target.primary
     name = launcher.name if launcher else None
     try:
-        return run_files(target.engines[primary.host], target.cluster.name, primary.image, name, path)
+        return read(target.engines[primary.host], target.cluster.name, primary.image, name, *more)
     except Unread:
         raise HostError(
             primary.host,

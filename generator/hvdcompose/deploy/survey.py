@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hvdcompose.deploy.look import Snapshots, look, snapshots
@@ -100,10 +100,14 @@ def past_logs(target: Target, hosts: list[str], *, tail: str) -> Iterator[Entry]
             yield name, outcome.error
 
 
-def merged(streams: Mapping[str, list[Stamped]]) -> Iterator[tuple[str, Stamped]]:
-    """Yield (host, line) of several logs, each in the order of its timestamps, as one. Pure."""
-    numbered = ([(stamp, at, name, text) for at, (stamp, text) in enumerate(lines)] for name, lines in streams.items())
-    for stamp, _, name, text in heapq.merge(*numbered):
+def merged(streams: Mapping[str, Iterable[Stamped]]) -> Iterator[tuple[str, Stamped]]:
+    """Yield (name, line) of several logs, each in the order of its timestamps, as one; none is read ahead. Pure."""
+
+    def numbered(name: str, lines: Iterable[Stamped]) -> Iterator[tuple[str, int, str, str]]:
+        for at, (stamp, text) in enumerate(lines):
+            yield stamp, at, name, text
+
+    for stamp, _, name, text in heapq.merge(*(numbered(name, lines) for name, lines in streams.items())):
         yield name, (stamp, text)
 
 

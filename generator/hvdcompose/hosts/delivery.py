@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hvdcompose.errors import HostError
@@ -11,7 +13,7 @@ from hvdcompose.hosts.code import Code
 from hvdcompose.hosts.engine import ACT_SECONDS, Engine
 from hvdcompose.hosts.keys import FILLED, KEY_FILE, ClusterKey, key_in_tar
 from hvdcompose.hosts.observed import Container
-from hvdcompose.hosts.tars import file_of, files_of
+from hvdcompose.hosts.tars import file_of, files_of, lines_of
 from hvdcompose.stack.plan import CODE_TARGET, HOST_TARGET, RUNS_TARGET, SSH_TARGET
 
 FILL = "fill"  # service label of our helpers: what an interrupted client left is known by it
@@ -139,24 +141,34 @@ def drop_keys(engine: Engine, container: str, volumes: tuple[str, ...]) -> None:
             raise engine.fail(completed, f"removing the volume {volume} with the old keys", ACT_SECONDS)
 
 
-def _read(
-    engine: Engine, cluster: str, image: str, container: str | None, volume: str, target: str, path: str
-) -> bytes | None:
-    """Return the tar of a path in a volume, through its container or a helper; None when it is not there.
+@contextlib.contextmanager
+def _holder(
+    engine: Engine, cluster: str, image: str, container: str | None, volume: str, target: str
+) -> Iterator[str | None]:
+    """Give a container through which a volume is read, its own or a helper; None where there is no such volume.
 
     Raises Unread where there is a volume, and no image to make a helper of.
     """
     if container is not None:
-        return engine.get(container, path)
-    if engine.inspect("volume", volume) is None:
-        return None
-    if engine.inspect("image", image) is None:
+        yield container
+    elif engine.inspect("volume", volume) is None:
+        yield None
+    elif engine.inspect("image", image) is None:
         raise Unread
-    helper = _helper(engine, cluster, image, "-v", f"{volume}:{target}")
-    try:
-        return engine.get(helper, path)
-    finally:
-        _remove(engine, helper)
+    else:
+        helper = _helper(engine, cluster, image, "-v", f"{volume}:{target}")
+        try:
+            yield helper
+        finally:
+            _remove(engine, helper)
+
+
+def _read(
+    engine: Engine, cluster: str, image: str, container: str | None, volume: str, target: str, path: str
+) -> bytes | None:
+    """Return the tar of a path in a volume; None when it is not there. Raises HostError, Unread."""
+    with _holder(engine, cluster, image, container, volume, target) as holder:
+        return engine.get(holder, path) if holder else None
 
 
 def adopt_key(engine: Engine, cluster: str, image: str, container: str | None, volume: str) -> ClusterKey | None:
@@ -171,10 +183,25 @@ def launched(engine: Engine, cluster: str, image: str, container: str | None) ->
     return frozenset(name.rpartition("/")[2] for name in files_of(tar)) if tar else frozenset()
 
 
-def run_files(engine: Engine, cluster: str, image: str, container: str | None, path: str) -> dict[str, bytes]:
-    """Return {path: content} of the files under a path of the runs' volume. Raises HostError, Unread."""
-    tar = _read(engine, cluster, image, container, f"{cluster}-runs", RUNS_TARGET, f"{RUNS_TARGET}/{path}")
-    return files_of(tar) if tar else {}
+def run_records(engine: Engine, cluster: str, image: str, container: str | None) -> dict[str, str]:
+    """Return {run: its record's text} of all runs that are kept. Raises HostError, Unread."""
+    tar = _read(engine, cluster, image, container, f"{cluster}-runs", RUNS_TARGET, RECORDS)
+    return {
+        name.rpartition("/")[2].removesuffix(".json"): content.decode(errors="replace")
+        for name, content in (files_of(tar) if tar else {}).items()
+        if name.endswith(".json")
+    }
+
+
+def run_logs(engine: Engine, cluster: str, image: str, container: str | None, run: str) -> dict[str, Iterator[str]]:
+    """Return {name: lines} of a run's logs, which are read as they are asked for: a log may be large.
+
+    Raises HostError, Unread.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - it goes with the last of its readers
+    with _holder(engine, cluster, image, container, f"{cluster}-runs", RUNS_TARGET) as holder:
+        found = holder is not None and engine.get_into(holder, f"{RUNS_TARGET}/{run}", file)
+    return lines_of(file, ".log") if found else {}
 
 
 def result_of(engine: Engine, container: str, run: str) -> dict[str, object] | None:

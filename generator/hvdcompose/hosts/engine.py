@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import contexts, process
@@ -23,6 +23,7 @@ ASK_SECONDS = 20.0  # for a question the engine answers from memory
 SLOWEST_BYTES_PER_SECOND = 250_000  # of a home's uplink, shared by eight hosts
 SILENT_SECONDS = 15.0  # a followed log that says nothing for so long: is the host still there?
 ACT_SECONDS = 120.0  # for what makes or removes containers
+LARGE_SECONDS = 1800.0  # for a log of a gigabyte over a slow line
 CLIENT = ""  # stands for the context of this machine's own engine
 
 
@@ -108,11 +109,21 @@ class Engine:
     def get(self, container: str, path: str) -> bytes | None:
         """Return the tar of a path in a container, or None when it is not there. Raises HostError."""
         completed, data = process.run_bytes(self.words("cp", f"{container}:{path}", "-"), deadline=ACT_SECONDS)
-        if completed.ok:
-            return data
-        if re.search(r"could not find the file|no such container", completed.err, re.IGNORECASE):
-            return None
-        raise self.fail(completed, f"reading {path}", ACT_SECONDS)
+        return data if self._got(completed, path, ACT_SECONDS) else None
+
+    def get_into(self, container: str, path: str, file: IO[bytes]) -> bool:
+        """Write the tar of a path in a container, however large, to a file; False when it is not there.
+
+        Raises HostError.
+        """
+        completed = process.run_into(self.words("cp", f"{container}:{path}", "-"), file, deadline=LARGE_SECONDS)
+        return self._got(completed, path, LARGE_SECONDS)
+
+    def _got(self, completed: process.Completed, path: str, seconds: float) -> bool:
+        """Tell whether `docker cp` found a path. Raises HostError where it could not look."""
+        if not completed.ok and not re.search(r"could not find the file|no such container", completed.err, re.I):
+            raise self.fail(completed, f"reading {path}", seconds)
+        return completed.ok
 
     def follow_logs(self, container: str, *, since: str | None = None, tail: str = "all") -> Iterator[str]:
         """Yield a container's log lines as they come, each with Docker's RFC 3339 timestamp in front.

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 # a user's shell may hold any of these; each would send a command elsewhere than its context says
 FOREIGN = (
@@ -155,6 +156,17 @@ def run_bytes(words: Sequence[str], *, deadline: float) -> tuple[Completed, byte
             end(process)
             return Completed(-1, "", "", timed_out=True), b""
         return Completed(process.returncode, "", err.decode(errors="replace")), out
+
+
+def run_into(words: Sequence[str], file: IO[bytes], *, deadline: float) -> Completed:
+    """Run a command whose stdout goes to a file: for what may be larger than the memory."""
+    with child(words, stdout=file, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+        try:
+            _, err = process.communicate(timeout=deadline)
+        except subprocess.TimeoutExpired:
+            end(process)
+            return Completed(-1, "", "", timed_out=True)
+        return Completed(process.returncode, "", err.decode(errors="replace"))
 
 
 def lines(

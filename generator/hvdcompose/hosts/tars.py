@@ -1,11 +1,12 @@
-"""Tar archives in memory, as `docker cp` takes and gives them. Pure."""
+"""Tar archives, as `docker cp` takes and gives them."""
 
 from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import IO
 
 
 @dataclass(frozen=True)
@@ -47,3 +48,15 @@ def files_of(tar: bytes) -> dict[str, bytes]:
 def file_of(tar: bytes) -> bytes | None:
     """Return the content of the first regular file in a tar, or None."""
     return next(iter(files_of(tar).values()), None)
+
+
+def lines_of(file: IO[bytes], ending: str) -> dict[str, Iterator[str]]:
+    """Return {name without folders: lines} of the regular files in a tar whose names end so, read one by one."""
+    file.seek(0)
+    archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the readers need it
+    found: dict[str, Iterator[str]] = {}
+    for member in archive:
+        reader = archive.extractfile(member) if member.isfile() and member.name.endswith(ending) else None
+        if reader is not None:
+            found[member.name.rpartition("/")[2]] = (line.decode(errors="replace").rstrip("\r\n") for line in reader)
+    return found
