@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 
 import pytest
@@ -13,7 +15,17 @@ from hvdcompose.hosts.observed import LABELS
 
 def row(service: str, state: str = "running", status: str = "Up 2 hours") -> str:
     """Return what `docker ps` prints for a container, as our template has it."""
-    fields = [f"id-{service}", f"demo-{service}-1", state, status, "trainer:1", service, *[""] * len(LABELS)]
+    fields = [
+        f"id-{service}",
+        f"demo-{service}-1",
+        state,
+        status,
+        "trainer:1",
+        service,
+        *[""] * len(LABELS),
+        "demo",
+        "2 hours ago",
+    ]
     return "[" + ",".join(f'"{field}"' for field in fields) + "]"
 
 
@@ -62,6 +74,31 @@ def test_stdin_is_the_commands(rack):
     process = desk.start("exec", "beta", "--", "cat", stdin=subprocess.PIPE)
     out, _ = process.communicate("from here\n", timeout=60)
     assert out.endswith("from here\n")
+
+
+SLOW = """
+trap 'echo interrupted; exit 9' INT
+trap 'echo ended > gone; exit 8' TERM
+echo ready
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 9), (signal.SIGTERM, 130)])
+def test_ctrl_c_is_the_commands_and_an_end_of_ours_ends_it(number, code, rack):
+    desk = rack(beta=WORKER)
+    script = (desk.bin / "docker").read_text().partition("\n")[2]
+    desk.docker(script.replace('echo "$host: ', f'{SLOW}\necho "$host: '))
+    process = desk.start("exec", "beta", "--", "id", start_new_session=True)
+    assert process.stdout.readline() == "ready\n"
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does
+    else:
+        process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert ("interrupted" in out) == (number == signal.SIGINT)
+    assert (desk.folder / "gone").exists() == (number == signal.SIGTERM)
 
 
 def test_the_launcher_is_entered_during_a_run(rack):

@@ -136,15 +136,20 @@ def run_silent(words: Sequence[str], *, deadline: float) -> bool:
 def pass_through(words: Sequence[str]) -> int:
     """Run a person's command with this process's own stdin, stdout and stderr; return its exit code.
 
-    It has no deadline, and stays in this process's group, so that it can be at the terminal.
+    It has no deadline, and stays in this process's group, so that it can be at the terminal: Ctrl-C there is the
+    command's to deal with. Raises KeyboardInterrupt when this process is told to end (SIGTERM), after ending it.
     """
     refuse_when_stopping()
-    with subprocess.Popen(list(words), env=clean_environment()) as process:
-        while True:
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        with subprocess.Popen(list(words), env=clean_environment()) as process:
             try:
                 return process.wait()
-            except KeyboardInterrupt:  # the terminal sent it to the command as well, which decides what to do with it
-                continue
+            except KeyboardInterrupt:
+                process.terminate()
+                raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_bytes(words: Sequence[str], *, deadline: float) -> tuple[Completed, bytes]:
