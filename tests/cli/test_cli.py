@@ -53,7 +53,10 @@ def test_no_words_at_all_show_the_help(desk):
     assert "apply" in out + err
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "keys rotate", "lab up", "lab down", "lab status", "lab shell"])
+LAB = ("lab up", "lab down", "lab status", "lab shell", "lab break", "lab mend")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "keys rotate", *LAB])
 def test_every_command_has_a_help(command, desk):
     code, out, err = desk.run(*command.split(), "--help")
     assert (code, err) == (0, "")

@@ -1,5 +1,6 @@
 """The image's recipe, the lab's own ssh, and the environment of `lab shell`."""
 
+import shutil
 import stat
 import subprocess
 from ipaddress import IPv4Address
@@ -30,6 +31,7 @@ class TestImage:
     def test_the_recipe_is_in_the_package(self):
         assert {path.name for path in images.RECIPE.iterdir()} == {
             "Dockerfile",
+            "Dockerfile.old",
             "Dockerfile.rootless",
             "entrypoint.sh",
             "nvidia-container-runtime-hook",
@@ -37,9 +39,27 @@ class TestImage:
             "sshd.conf",
         }
 
-    def test_the_rootless_image_has_a_name_of_its_own(self):
-        assert images.image_name(rootless=False).startswith("hvdcompose-lab-host:")
-        assert images.image_name(rootless=True).startswith("hvdcompose-lab-host-rootless:")
+    def test_each_kind_has_a_name_of_its_own(self):
+        assert [images.image_name(kind).partition(":")[0] for kind in images.KINDS] == [
+            "hvdcompose-lab-host", "hvdcompose-lab-host-rootless", "hvdcompose-lab-host-old",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("changed", "renamed"),
+        [
+            ("Dockerfile", {"plain", "rootless"}),  # the rootless one is made from the plain one
+            ("Dockerfile.rootless", {"rootless"}),
+            ("Dockerfile.old", {"old"}),
+            ("entrypoint.sh", {"plain", "rootless", "old"}),
+        ],
+    )
+    def test_a_change_renames_only_what_is_made_of_it(self, changed, renamed, tmp_path, monkeypatch):
+        before = {kind: images.image_name(kind) for kind in images.KINDS}
+        shutil.copytree(images.RECIPE, tmp_path / "image")
+        monkeypatch.setattr(images, "RECIPE", tmp_path / "image")
+        assert {kind: images.image_name(kind) for kind in images.KINDS} == before
+        (tmp_path / "image" / changed).write_text("other")
+        assert {kind for kind in images.KINDS if images.image_name(kind) != before[kind]} == renamed
 
     def test_build_words_hand_on_the_proxies_that_are_set(self, monkeypatch):
         for name in images.PROXIES:

@@ -8,7 +8,7 @@ import pytest
 
 from hvdcompose.errors import Refused, UsageError
 from hvdcompose.lab import plan, spec
-from hvdcompose.lab.plan import Context, Host, Network, Observed, Standing
+from hvdcompose.lab.plan import Broken, Context, Host, Network, Observed, Standing
 from hvdcompose.lab.spec import Request
 
 LAB = spec.Lab("lab", Path("/state/lab"))
@@ -144,6 +144,30 @@ def test_a_subnet_without_room_is_told():
         plan.plan_up(LAB, Request(hosts=5, subnet=small), NOTHING)
 
 
+class TestBroken:
+    BROKEN = Broken("lab2", "ssh-dropped", {"port": "12345"}, 0)
+
+    def test_up_leaves_a_broken_host_alone_and_says_so(self):
+        there = replace(stands(standing(1), standing(2, "paused")), broken={"lab2": self.BROKEN})
+        decided = plan.plan_up(LAB, Request(), there)
+        assert steps(decided) == ["lab1: keep (runs)"]
+        assert decided.broken == (self.BROKEN,)
+
+    def test_one_whose_container_is_being_exchanged_is_not_made_anew(self):
+        there = replace(stands(standing(1)), broken={"lab2": self.BROKEN})
+        decided = plan.plan_up(LAB, Request(), there)
+        assert steps(decided) == ["lab1: keep (runs)"]
+        assert decided.broken == (self.BROKEN,)
+
+    def test_one_beyond_the_hosts_asked_for_is_no_matter(self):
+        there = replace(stands(standing(1), standing(2)), broken={"lab2": self.BROKEN})
+        assert plan.plan_up(LAB, Request(hosts=1), there).broken == ()
+
+    def test_it_is_told_with_what_it_is_about(self):
+        assert self.BROKEN.text == "ssh-dropped, port 12345"
+        assert replace(self.BROKEN, fault="frozen", values={}).text == "frozen"
+
+
 class TestContexts:
     def test_one_that_is_not_ours_is_refused_before_anything_is_made(self):
         theirs = Observed(contexts={"lab2": context("lab2", description="my box", endpoint="ssh://me@box")})
@@ -219,6 +243,27 @@ class TestCommands:
         words = plan.host_words(LAB, replace(self.HOST, rootless=True), "i", privileged=True, socket_group=0)
         assert "target=/home/lab/.local/share/docker," in " ".join(words)
 
+    def test_a_stand_in_has_all_that_the_host_has_but_its_disk_and_is_not_started(self):
+        own = plan.host_words(LAB, self.HOST, "image", privileged=True, socket_group=0)
+        words = plan.stand_in_words(LAB, self.HOST, "old", rootless=False, size="", privileged=True, socket_group=0)
+        assert words[0] == "create"
+        assert set(own) - set(words) == {
+            "run", "--detach", "image",
+            "type=volume,source=hvdcompose-lab2-docker,target=/var/lib/docker,volume-label=hvdcompose.lab=lab",
+        }  # fmt: skip
+        assert set(words) - set(own) == {
+            "create", "old",
+            "type=volume,source=hvdcompose-lab2-docker-fault,target=/var/lib/docker,volume-label=hvdcompose.lab=lab",
+        }  # fmt: skip
+
+    def test_a_rootless_stand_in_with_a_small_disk(self):
+        words = plan.stand_in_words(LAB, self.HOST, "i", rootless=True, size="64m", privileged=True, socket_group=0)
+        assert "hvdcompose.lab.rootless=0" in words  # the host that it stands for has root
+        assert words[words.index("--mount") + 1] == (
+            "type=volume,source=hvdcompose-lab2-docker-fault,target=/home/lab/.local/share/docker"
+            ",volume-label=hvdcompose.lab=lab,volume-opt=type=tmpfs,volume-opt=device=tmpfs,volume-opt=o=size=64m"
+        )
+
     def test_getting_the_network_back(self):
         assert " ".join(plan.connect_words(LAB, self.HOST)) == (
             "network connect --ip 10.213.77.12 --alias lab2 hvdcompose-lab hvdcompose-lab2"
@@ -226,6 +271,7 @@ class TestCommands:
 
 
 INSPECTED = {
+    "Name": "/hvdcompose-lab2",
     "Config": {
         "Image": "hvdcompose-lab-host:0123",
         "Labels": {
@@ -255,6 +301,9 @@ class TestReading:
     def test_a_container_without_our_labels_is_no_host(self, labels):
         config = {"Image": "x", "Labels": labels}
         assert plan.read_standing(LAB, {**INSPECTED, "Config": config}) is None
+
+    def test_the_host_s_own_container_is_not_it_while_a_stand_in_has_its_place(self):
+        assert plan.read_standing(LAB, {**INSPECTED, "Name": "/hvdcompose-lab2-sound"}) is None
 
     def test_the_network(self):
         inspected = {

@@ -6,18 +6,23 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from hvdcompose.cli.options import AFTER_DASHES, CommandAfterDashes, Json
+from hvdcompose.cli.options import AFTER_DASHES, HERE, CommandAfterDashes, File, Json, cluster_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from hvdcompose.lab.faults import Value
     from hvdcompose.lab.operations import HostStatus
-    from hvdcompose.lab.plan import Network
+    from hvdcompose.lab.plan import Broken, Network
 
 app = typer.Typer(
     help="Try a cluster.yaml without a cluster: N virtual Docker hosts on this machine.", no_args_is_help=True
 )
 
-COLUMNS = ("HOST", "ADDRESS", "STATE", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")
+COLUMNS = ("HOST", "ADDRESS", "STATE", "BROKEN", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")
 
 Name = Annotated[
     str,
@@ -78,22 +83,32 @@ def up(
             "lab": name,
             "subnet": str(raised.plan.subnet),
             "hosts": [{"name": step.host.name, "address": str(step.host.address)} for step in steps],
+            "broken": [_broken(broken) for broken in raised.plan.broken],
             "acted": raised.acted,
             "seconds": round(raised.seconds, 3),
         }
     )
-    count = f"{len(steps)} host{'s' if len(steps) > 1 else ''}"
+    count = f"{len(steps)} host{'' if len(steps) == 1 else 's'}"
     if raised.acted:
         _report("", f"{count} ready in {raised.seconds:.1f} s, on {raised.plan.subnet}")
     else:
         _report("", f"{count} ready, nothing to do")
     if raised.plan.others:
         _report("", f"{', '.join(raised.plan.others)} stay as they are")
-    first = steps[0].host.name
-    if ssh:
-        _report("", f"try: hvdcompose lab shell{lab.option} -- docker --context {first} info")
-    elif raised.acted:
-        _report("", f"try: docker --context {first} info")
+    _tell_broken(raised.plan.broken, lab.option)
+    if ssh and steps:
+        _report("", f"try: hvdcompose lab shell{lab.option} -- docker --context {steps[0].host.name} info")
+    elif raised.acted and steps:
+        _report("", f"try: docker --context {steps[0].host.name} info")
+
+
+def _tell_broken(broken: Iterable[Broken], option: str) -> None:
+    for each in broken:
+        _report(each.host, f"is broken ({each.text}) and stays so: hvdcompose lab mend {each.host}{option}")
+
+
+def _broken(broken: Broken) -> dict[str, Any]:
+    return {"host": broken.host, "fault": broken.fault, "values": dict(broken.values), "since": broken.since}
 
 
 @app.command()
@@ -125,7 +140,8 @@ def _row(seen: HostStatus) -> tuple[str, ...]:
     cpus = "all" if host.cpus is None else f"{host.cpus:g}"
     containers = str(info.get("ContainersRunning", "-"))
     context = host.name if seen.context else "in `lab shell`" if seen.ssh_context else "-"
-    return (host.name, str(host.address), state, engine, str(host.gpus), cpus, containers, context)
+    broken = "-" if seen.broken is None else seen.broken.text
+    return (host.name, str(host.address), state, broken, engine, str(host.gpus), cpus, containers, context)
 
 
 def _document(name: str, network: Network | None, hosts: list[HostStatus]) -> dict[str, Any]:
@@ -147,6 +163,7 @@ def _document(name: str, network: Network | None, hosts: list[HostStatus]) -> di
                 "context": seen.context,
                 "ssh_context": seen.ssh_context,
                 "image_current": seen.image_current,
+                "broken": None if seen.broken is None else _broken(seen.broken),
             }
             for seen in hosts
         ],
@@ -188,9 +205,103 @@ def shell(
     operations.enter_host(lab, host, command, terminal=terminal)
 
 
+class _ShowsFaults(TyperCommand):
+    """Has the faults in its --help, which no other command has to load."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Put a line for each fault below the options."""
+        from hvdcompose.lab.faults import FAULTS
+
+        self.epilog = "\n\n".join(["Faults:", *(f"{fault.name}: {fault.shown}" for fault in FAULTS)])
+        super().format_help(ctx, formatter)
+
+
+@app.command("break", cls=_ShowsFaults)
+def break_(
+    host: Annotated[str | None, typer.Argument(metavar="HOST", help="A virtual host that is ready.")] = None,
+    fault: Annotated[str | None, typer.Argument(metavar="FAULT", help="One of the faults below.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="The cluster's ssh port, for the firewalls; default: 12345.")
+    ] = None,
+    path: Annotated[str | None, typer.Option(help="Folder on the host, for data-missing; default: /data.")] = None,
+    ssh: Annotated[str | None, typer.Option(help="Volume or path on the host, for ssh-modes.")] = None,
+    image: Annotated[str | None, typer.Option(help="Name of the image, for wrong-image.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="How many are left, for fewer-gpus; default: one less.")
+    ] = None,
+    file: File = HERE,
+    listed: Annotated[bool, typer.Option("--list", help="Show the faults and what they take.")] = False,
+    name: Name = "lab",
+    as_json: Json = False,
+) -> None:
+    """Break a virtual host in one of the ways that real hosts break; `lab mend` undoes it.
+
+    What a fault has to be told is taken from cluster.yaml, where there is one.
+    """
+    from hvdcompose import console
+    from hvdcompose.errors import UsageError
+    from hvdcompose.lab import breaking, faults, operations
+
+    if listed:
+        console.answer(
+            {"faults": [{"name": each.name, "shown": each.shown, "value": each.value} for each in faults.FAULTS]}
+        )
+        console.table(
+            ("FAULT", "OPTION", "WHAT IS WRONG THEN"),
+            [(each.name, f"--{each.value}" if each.value else "", each.shown) for each in faults.FAULTS],
+        )
+        return
+    if host is None or fault is None:
+        raise UsageError("lab break needs a host and a fault", hint="hvdcompose lab break --list")
+    chosen, lab = faults.find(fault), operations.open_lab(name)
+    options: dict[Value, object] = {"port": port, "path": path, "ssh": ssh, "image": image, "gpus": gpus}
+    given = {value: str(text) for value, text in options.items() if text is not None}
+    needed = chosen.value is not None and chosen.value != "gpus" and chosen.value not in given
+    done = breaking.break_host(lab, host, chosen, given, _from_cluster(file, host) if needed else {}, _report)
+    console.answer({"lab": name, **_broken(done.broken), "seconds": round(done.seconds, 3)})
+    _report(host, f"broken in {done.seconds:.1f} s: {chosen.shown}")
+    _report("", f"undo it with: hvdcompose lab mend {host}{lab.option}")
+
+
+def _from_cluster(file: Path, host: str) -> dict[Value, str]:
+    """Return what a cluster.yaml tells about a host, known by its context; our defaults where there is no file."""
+    from hvdcompose.lab.faults import DEFAULTS
+
+    if file == HERE and not file.exists():
+        return dict(DEFAULTS)
+    cluster = cluster_of(file)
+    told: dict[Value, str] = {"port": str(cluster.ssh.port), "ssh": cluster.ssh.volume, "image": cluster.image.name}
+    mounts = [mount for each in cluster.hosts if each.context == host for mount in each.volumes]
+    paths = [mount.source for mount in (*mounts, *cluster.train.volumes) if mount.source.startswith("/")]
+    return {**DEFAULTS, **told, **({"path": paths[0]} if paths else {})}
+
+
+@app.command()
+def mend(
+    hosts: Annotated[
+        list[str] | None, typer.Argument(metavar="[HOST]...", help="Default: all that are broken.")
+    ] = None,
+    name: Name = "lab",
+    as_json: Json = False,
+) -> None:
+    """Undo what `lab break` did, also where it was interrupted."""
+    from hvdcompose import console
+    from hvdcompose.lab import breaking, operations
+
+    mended = breaking.mend(operations.open_lab(name), hosts or (), _report)
+    console.answer(
+        {"lab": name, "mended": [{**_broken(each.broken), "seconds": round(each.seconds, 3)} for each in mended]}
+    )
+    for each in mended:
+        _report(each.broken.host, f"sound again after {each.seconds:.1f} s")
+    if not mended:
+        _report("", "no host was broken")
+
+
 @app.command()
 def image(
     rootless: Annotated[bool, typer.Option("--rootless", help="The image of rootless hosts as well.")] = False,
+    old: Annotated[bool, typer.Option("--old", help="The image of hosts with engine 20.10 as well.")] = False,
     as_json: Json = False,
 ) -> None:
     """Build the image of the virtual hosts now (docker build), as `up` does when it is missing."""
@@ -198,7 +309,8 @@ def image(
     from hvdcompose.lab import engine, images
 
     docker = engine.find_engine()
-    names = [images.ensure_image(docker, _report, rootless=kind) for kind in ((False, True) if rootless else (False,))]
+    wanted: dict[images.Kind, bool] = {"plain": True, "rootless": rootless, "old": old}
+    names = [images.ensure_image(docker, _report, kind) for kind, is_wanted in wanted.items() if is_wanted]
     console.answer({"images": names})
     for name in names:
         console.out(name)

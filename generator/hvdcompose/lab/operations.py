@@ -20,8 +20,9 @@ from typing import Any, NoReturn
 from hvdcompose.errors import HostError, HostsFailed, HvdError, UsageError
 from hvdcompose.hosts import fanout
 from hvdcompose.lab import images, plan, spec, ssh
+from hvdcompose.lab.broken import read_broken
 from hvdcompose.lab.engine import OUTER_CONFIG, Engine, Report, ask_info, find_engine, reason
-from hvdcompose.lab.plan import Host, Observed, Standing, Step
+from hvdcompose.lab.plan import Broken, Host, Observed, Standing, Step
 from hvdcompose.lab.spec import Lab, Request
 
 READY_SECONDS = 60
@@ -66,12 +67,13 @@ def observe(lab: Lab, engine: Engine) -> Observed:
         {name: hosts[name] for name in spec.sort_hosts(lab, list(hosts))},
         plan.read_contexts(lab, engine.unpinned.objects("context", "ls", "--format", "{{json .}}")),
         frozenset(engine.call("volume", "ls", "--quiet", "--filter", label).split()),
+        read_broken(lab),
     )
 
 
 @contextlib.contextmanager
-def _locked(lab: Lab, report: Report) -> Iterator[None]:
-    """Let one `up` or `down` of a lab run at a time."""
+def locked(lab: Lab, report: Report) -> Iterator[None]:
+    """Let one command that changes a lab run at a time."""
     lab.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         with lab.lock.open("w") as file:
@@ -102,12 +104,13 @@ class Raised:
 def up(lab: Lab, request: Request, report: Report) -> Raised:
     """Make the lab stand as asked; what stands already stays as it is."""
     engine = find_engine()
-    with _locked(lab, report):
-        decided = plan.plan_up(lab, request, observe(lab, engine))
-        new = {step.host.rootless for step in decided.steps if step.verb in plan.MAKES}
-        names = {kind: images.ensure_image(engine, report, rootless=kind) for kind in sorted(new)}
+    with locked(lab, report):
+        seen = observe(lab, engine)
+        decided = plan.plan_up(lab, request, seen)
+        new: set[images.Kind] = {step.host.kind for step in decided.steps if step.verb in plan.MAKES}
+        names = {kind: images.ensure_image(engine, report, kind) for kind in sorted(new)}
         began = time.monotonic()
-        privileged = bool(names) and _may_be_privileged(engine, next(iter(names.values())))
+        privileged = bool(names) and may_be_privileged(engine, next(iter(names.values())))
         if decided.make_network:
             _make_network(lab, engine, decided)
         lab.state.mkdir(mode=0o700, exist_ok=True)  # the lock's folder is its parent
@@ -118,7 +121,11 @@ def up(lab: Lab, request: Request, report: Report) -> Raised:
             raising.over.set()
         _raise_all(lab, fanout.errors(outcomes))
         if request.ssh or lab.docker_config.exists():
-            _write_ssh_contexts(lab, [step.host for step in decided.steps])
+            _write_ssh_contexts(
+                lab,
+                [step.host for step in decided.steps]
+                + [seen.hosts[b.host].host for b in decided.broken if b.host in seen.hosts],
+            )
     acted = decided.make_network or bool(decided.contexts) or bool(raising.acted)
     return Raised(decided, acted, time.monotonic() - began)
 
@@ -132,7 +139,7 @@ class _Raising:
         engine: Engine,
         decided: plan.Plan,
         report: Report,
-        image_names: Mapping[bool, str],
+        image_names: Mapping[images.Kind, str],
         privileged: bool,
         authorized: str,
     ) -> None:
@@ -150,7 +157,7 @@ class _Raising:
         try:
             self._ensure_folder(step.host)
             self._bring_up(step)
-            self._wait_ready(name)
+            wait_ready(self.lab, self.engine, name, self.over)
             if name in self.contexts:
                 self.engine.unpinned.call(*self.contexts[name])
         except HostError:
@@ -166,7 +173,7 @@ class _Raising:
             self._act(name, f"creating: {step.cause}")
             if step.verb == "recreate":
                 self.engine.call("rm", "--force", container)
-            image = self.image_names[step.host.rootless]
+            image = self.image_names[step.host.kind]
             group = os.getgid()
             words = plan.host_words(self.lab, step.host, image, privileged=self.privileged, socket_group=group)
             self.engine.call(*words, seconds=READY_SECONDS)
@@ -176,7 +183,7 @@ class _Raising:
         if step.connect:
             self._act(name, "connecting: it had lost its network")
             self.engine.call(*plan.connect_words(self.lab, step.host))
-        if step.verb in ("keep", "unpause") and not self._answers(name, ANSWER_SECONDS):
+        if step.verb in ("keep", "unpause") and not answers(self.lab, name, ANSWER_SECONDS, self.over):
             self._act(name, "restarting: its engine does not answer")
             self.engine.call("restart", "--time", "2", container, seconds=READY_SECONDS)
 
@@ -193,30 +200,33 @@ class _Raising:
             folder.chmod(0o777)  # its engine has a uid of its own; the folder above keeps others out
         (folder / "authorized_keys").write_text(self.authorized)
 
-    def _answers(self, name: str, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while ask_info(self.lab.socket(name)) is None:
-            if time.monotonic() > end or self.over.wait(0.1):
-                return False
-        return True
 
-    def _wait_ready(self, name: str) -> None:
-        """Wait until the inner engine answers; when its container has ended instead, say why."""
-        container, end = spec.container(name), time.monotonic() + READY_SECONDS
-        while not self._answers(name, 2):
-            if self.over.is_set():
-                raise HostError(name, "interrupted")
-            status = self.engine.call("inspect", "--format", "{{.State.Status}}", container).strip()
-            if status == "running" and time.monotonic() < end:
-                continue
-            log = self.engine.attempt("logs", "--tail", "20", container)
-            why = f"does not answer after {READY_SECONDS} s" if status == "running" else f"is {status}"
-            raise HostError(
-                name,
-                f"the engine in {container} {why}",
-                hint=f"docker logs {container}",
-                output=log.out + log.err,
-            )
+def answers(lab: Lab, name: str, seconds: float, over: threading.Event) -> bool:
+    """Wait until a host's engine answers; False if it did not in time, or `over` was set."""
+    end = time.monotonic() + seconds
+    while ask_info(lab.socket(name)) is None:
+        if time.monotonic() > end or over.wait(0.1):
+            return False
+    return True
+
+
+def wait_ready(lab: Lab, engine: Engine, name: str, over: threading.Event) -> None:
+    """Wait until a host's engine answers; when its container has ended instead, say why. Raises HostError."""
+    container, end = spec.container(name), time.monotonic() + READY_SECONDS
+    while not answers(lab, name, 2, over):
+        if over.is_set():
+            raise HostError(name, "interrupted")
+        status = engine.call("inspect", "--format", "{{.State.Status}}", container).strip()
+        if status == "running" and time.monotonic() < end:
+            continue
+        log = engine.attempt("logs", "--tail", "20", container)
+        why = f"does not answer after {READY_SECONDS} s" if status == "running" else f"is {status}"
+        raise HostError(
+            name,
+            f"the engine in {container} {why}",
+            hint=f"docker logs {container}",
+            output=log.out + log.err,
+        )
 
 
 def _raise_all(lab: Lab, errors: list[HostError]) -> None:
@@ -226,7 +236,7 @@ def _raise_all(lab: Lab, errors: list[HostError]) -> None:
         raise HostsFailed(f"the lab is not whole: {names}", errors, hint=hint)
 
 
-def _may_be_privileged(engine: Engine, image: str) -> bool:
+def may_be_privileged(engine: Engine, image: str) -> bool:
     """Try it: where the machine itself lacks a capability, runc cannot give it to a container."""
     words = ("--rm", "--privileged", "--network", "none", "--pull", "never", "--entrypoint", "true")
     return engine.attempt("run", *words, image).ok
@@ -267,6 +277,7 @@ class HostStatus:
     info: dict[str, Any] | None  # what its engine says of itself; None if it does not answer
     context: str | None  # endpoint of its context in the user's configuration
     ssh_context: str | None  # and of the one inside `lab shell`
+    broken: Broken | None = None  # by `lab break`
 
     @property
     def ready(self) -> bool:
@@ -286,11 +297,12 @@ def status(lab: Lab) -> tuple[plan.Network | None, list[HostStatus]]:
         return HostStatus(
             standing.host,
             standing.status,
-            standing.image == images.image_name(rootless=standing.host.rootless),
+            host in seen.broken or standing.image == images.image_name(standing.host.kind),
             standing.attached,
             ask_info(lab.socket(host)) if standing.status == "running" else None,
             context.endpoint if context is not None and context.ours else None,
             ssh_context.endpoint if ssh_context is not None else None,
+            seen.broken.get(host),
         )
 
     return seen.network, list(fanout.values(fanout.on_all(seen.hosts, look)).values())
@@ -299,7 +311,7 @@ def status(lab: Lab) -> tuple[plan.Network | None, list[HostStatus]]:
 def down(lab: Lab, report: Report, *, remove_images: bool = False) -> bool:
     """Remove all of the lab, also what is half made; False if there was nothing."""
     engine = find_engine()
-    with _locked(lab, report):
+    with locked(lab, report):
         seen = observe(lab, engine)
         contexts = plan.stale_contexts(lab, seen.contexts)
         found = not seen.nothing or bool(contexts) or lab.state.exists()
@@ -356,11 +368,16 @@ def shell_environment(lab: Lab, env: dict[str, str], *, over_ssh: bool) -> dict[
     return inside
 
 
+def no_host(lab: Lab, host: str) -> UsageError:
+    """Return the error for the name of a host that is not there."""
+    return UsageError(f"there is no host {host} in the lab {lab.name}", hint=f"hvdcompose lab status{lab.option}")
+
+
 def enter_host(lab: Lab, host: str, command: list[str], *, terminal: bool) -> NoReturn:
     """Become a shell, or `command`, on one virtual host; returns only by an error."""
     engine = find_engine()
     if host not in observe(lab, engine).hosts:
-        raise UsageError(f"there is no host {host} in the lab {lab.name}", hint=f"hvdcompose lab status{lab.option}")
+        raise no_host(lab, host)
     flags = ["--interactive", *(["--tty"] if terminal else [])]
     words = [*engine.words, "exec", *flags, spec.container(host), *(command or ["bash"])]
     os.execvp(words[0], words)

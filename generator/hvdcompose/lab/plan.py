@@ -35,6 +35,11 @@ class Host:
     rootless: bool = False
 
     @property
+    def kind(self) -> Literal["plain", "rootless"]:
+        """Kind of its image."""
+        return "rootless" if self.rootless else "plain"
+
+    @property
     def gpus_text(self) -> str:
         """Its GPUs in words."""
         return "1 GPU" if self.gpus == 1 else f"{self.gpus or 'no'} GPUs"
@@ -73,6 +78,21 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Broken:
+    """What `lab break` did to a host."""
+
+    host: str
+    fault: str  # a name in the table of faults
+    values: Mapping[str, str]  # what the fault is about: its port, path and so on
+    since: float  # unix seconds
+
+    @property
+    def text(self) -> str:
+        """The fault in words: `ssh-dropped, port 12345`."""
+        return ", ".join([self.fault, *(f"{name} {value}" for name, value in self.values.items())])
+
+
+@dataclass(frozen=True)
 class Observed:
     """All that there is of a lab."""
 
@@ -80,6 +100,7 @@ class Observed:
     hosts: Mapping[str, Standing] = field(default_factory=dict)
     contexts: Mapping[str, Context] = field(default_factory=dict)
     volumes: frozenset[str] = frozenset()
+    broken: Mapping[str, Broken] = field(default_factory=dict)  # by `lab break`, until `lab mend`
 
     @property
     def nothing(self) -> bool:
@@ -109,6 +130,7 @@ class Plan:
     steps: tuple[Step, ...]
     others: tuple[str, ...] = ()  # hosts beyond those asked for, left as they are
     contexts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # host -> words after `docker`
+    broken: tuple[Broken, ...] = ()  # left to `lab mend`
 
 
 def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
@@ -117,7 +139,7 @@ def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
     GPUs and CPUs describe the hosts that are new. Where none is, asking for others than there are is refused.
     """
     subnet = _subnet(lab, request, observed)
-    last = max((lab.number(name) or 0 for name in observed.hosts), default=0)
+    last = max((lab.number(name) or 0 for name in (*observed.hosts, *observed.broken)), default=0)
     count = request.hosts or last or spec.DEFAULT_HOSTS
     names = [lab.host(number) for number in range(1, count + 1)]
     if spec.address(subnet, count) >= subnet.broadcast_address:
@@ -130,6 +152,8 @@ def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
     steps, changes = [], []
     for number, name in enumerate(names, 1):
         standing, place = observed.hosts.get(name), spec.address(subnet, number)
+        if name in observed.broken:
+            continue
         if standing is None:
             new = Host(name, place, asked_gpus, request.cpus, name in request.rootless)
             steps.append(Step(new, "create", "not there"))
@@ -151,7 +175,8 @@ def plan_up(lab: Lab, request: Request, observed: Observed) -> Plan:
                 f"{step.host.name} stands already, and is not rootless", hint=f"hvdcompose lab down{lab.option}"
             )
     others = tuple(spec.sort_hosts(lab, [name for name in observed.hosts if name not in names]))
-    return Plan(subnet, observed.network is None, tuple(steps), others, contexts)
+    broken = tuple(observed.broken[name] for name in names if name in observed.broken)
+    return Plan(subnet, observed.network is None, tuple(steps), others, contexts, broken)
 
 
 def _subnet(lab: Lab, request: Request, observed: Observed) -> IPv4Network:
@@ -221,13 +246,35 @@ def network_words(lab: Lab, subnet: IPv4Network) -> list[str]:
 
 def host_words(lab: Lab, host: Host, image: str, *, privileged: bool, socket_group: int) -> list[str]:
     """Words after `docker` that make a virtual host and start it."""
-    label = f"{spec.LABEL}={lab.name}"
-    data = "/home/lab/.local/share/docker" if host.rootless else "/var/lib/docker"
+    disk = _disk_words(lab, spec.volume(host.name), rootless=host.rootless)
+    return ["run", "--detach", *_host_words(lab, host, disk, privileged, socket_group), image]
+
+
+def stand_in_words(
+    lab: Lab, host: Host, image: str, *, rootless: bool, size: str, privileged: bool, socket_group: int
+) -> list[str]:
+    """Words after `docker` that make another container in the host's place, with a disk of its own.
+
+    Its labels are the host's: a rootless stand-in is still the host that was made with root.
+    """
+    disk = _disk_words(lab, spec.stand_in_volume(host.name), rootless=rootless, size=size)
+    return ["create", *_host_words(lab, host, disk, privileged, socket_group), image]
+
+
+def _disk_words(lab: Lab, volume: str, *, rootless: bool, size: str = "") -> list[str]:
+    target = "/home/lab/.local/share/docker" if rootless else "/var/lib/docker"
+    mount = f"type=volume,source={volume},target={target},volume-label={spec.LABEL}={lab.name}"
+    if size:
+        mount += f",volume-opt=type=tmpfs,volume-opt=device=tmpfs,volume-opt=o=size={size}"
+    return ["--mount", mount]
+
+
+def _host_words(lab: Lab, host: Host, disk: list[str], privileged: bool, socket_group: int) -> list[str]:
     quota = [] if host.cpus is None else ["--cpus", f"{host.cpus:g}"]
     return [
-        "run", "--detach", "--init", "--pull", "never",
+        "--init", "--pull", "never",
         "--name", spec.container(host.name), "--hostname", host.name,
-        "--label", label,
+        "--label", f"{spec.LABEL}={lab.name}",
         "--label", f"{spec.LABEL}.host={host.name}",
         "--label", f"{spec.LABEL}.address={host.address}",
         "--label", f"{spec.LABEL}.gpus={host.gpus}",
@@ -235,11 +282,10 @@ def host_words(lab: Lab, host: Host, image: str, *, privileged: bool, socket_gro
         *(PRIVILEGED if privileged else UNPRIVILEGED),
         *quota,
         "--network", lab.network, "--ip", str(host.address), "--network-alias", host.name,
-        "--mount", f"type=volume,source={spec.volume(host.name)},target={data},volume-label={label}",
+        *disk,
         "--mount", f"type=bind,source={lab.folder(host.name)},target=/lab",
         "--env", f"LAB_GPUS={host.gpus}", "--env", f"LAB_SOCKET_GID={socket_group}",
         "--log-opt", "max-size=5m", "--log-opt", "max-file=2",
-        image,
     ]  # fmt: skip
 
 
@@ -258,10 +304,15 @@ def connect_words(lab: Lab, host: Host) -> list[str]:
 
 
 def read_standing(lab: Lab, inspected: Mapping[str, Any]) -> Standing | None:
-    """Read one object of `docker inspect`; None if its labels are not those of a host of this lab."""
+    """Read one object of `docker inspect`; None if its labels are not those of a host of this lab.
+
+    Nor is it the host while a stand-in has its name.
+    """
     labels = inspected["Config"]["Labels"] or {}
     name = labels.get(f"{spec.LABEL}.host", "")
     if labels.get(spec.LABEL) != lab.name or lab.number(name) is None:
+        return None
+    if inspected["Name"].removeprefix("/") != spec.container(name):
         return None
     nano_cpus = inspected["HostConfig"].get("NanoCpus") or 0
     host = Host(

@@ -83,6 +83,10 @@ class Lab:
         """Folder that the host sees as /lab: its socket, its key, who may log in."""
         return self.state / host
 
+    def broken(self, host: str) -> Path:
+        """Folder that is there while the host is broken, with what `lab mend` has to know."""
+        return self.state / "broken" / host
+
     def socket(self, host: str) -> Path:
         """Unix socket of the host's engine."""
         return self.folder(host) / "docker.sock"
@@ -96,6 +100,11 @@ def container(host: str) -> str:
 def volume(host: str) -> str:
     """Volume with the inner engine's data, so that its images outlive the container."""
     return f"hvdcompose-{host}-docker"
+
+
+def stand_in_volume(host: str) -> str:
+    """Volume of the container that has the host's place while `lab break` keeps the host's own aside."""
+    return f"hvdcompose-{host}-docker-fault"
 
 
 def address(subnet: IPv4Network, number: int) -> IPv4Address:
