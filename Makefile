@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help venv engine images images-rootless demo test test-unit test-e2e lint clean
+.PHONY: help venv engine images images-lab demo test test-unit test-e2e lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -18,8 +18,8 @@ images: engine ## the trainer's image and the virtual hosts', built when somethi
 	@$(BIN)/python tools/images.py trainer
 	@$(BIN)/hvdcompose lab image
 
-images-rootless: images ## and that of the virtual hosts with a rootless engine, which only tests use
-	@$(BIN)/hvdcompose lab image --rootless
+images-lab: images ## and those of the virtual hosts that only tests use: a rootless engine, an old one
+	@$(BIN)/hvdcompose lab image --rootless --old
 
 demo: images ## four virtual hosts on this machine train together
 	@$(BIN)/python tools/demo.py
@@ -34,10 +34,10 @@ lint: venv ## ruff and mypy
 test-unit: venv ## the tests that need no engine
 	@$(BIN)/pytest -m "not engine"
 
-test-e2e: images-rootless ## the tests that need one
+test-e2e: images-lab ## the tests that need one
 	@$(BIN)/pytest -m engine
 
-test: lint images-rootless ## everything: lint, unit tests, end-to-end tests in a lab of their own
+test: lint images-lab ## everything: lint, unit tests, end-to-end tests in a lab of their own
 	@HVD_SKIP_NONE=1 $(BIN)/pytest
 
 clean: ## the lab, our images, .venv and caches; the engine stops if it was started from here

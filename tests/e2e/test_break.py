@@ -54,7 +54,8 @@ class Pair:
 
     def listen(self) -> None:
         """Have the second host listen on two ports more, as a worker and a rank do."""
-        self.on(self.two, f"/usr/sbin/sshd -p {PORT}; /usr/sbin/sshd -p {HIGH}")
+        for port in (PORT, HIGH):
+            self.on(self.two, f"ss -ltn | grep -q ':{port} ' || /usr/sbin/sshd -p {port}")
 
     def knock(self, port: int, *, host: str | None = None) -> str:
         """Tell what becomes of a connection to the second host: open, refused, timed out, no route, silent."""
@@ -139,7 +140,7 @@ def test_cut_off(pair, broken):
     ],
 )
 def test_a_firewall(pair, broken, fault, ssh_port, high_port):
-    pair.on(pair.two, f"pgrep -f 'sshd.* -p {PORT}' || (/usr/sbin/sshd -p {PORT}; /usr/sbin/sshd -p {HIGH})")
+    pair.listen()
     before = pair.on(pair.two, "iptables -S")
     broken(fault, "--port", str(PORT))
     assert (pair.knock(22), pair.knock(PORT), pair.knock(HIGH)) == ("open", ssh_port, high_port)

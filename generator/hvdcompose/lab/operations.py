@@ -121,11 +121,8 @@ def up(lab: Lab, request: Request, report: Report) -> Raised:
             raising.over.set()
         _raise_all(lab, fanout.errors(outcomes))
         if request.ssh or lab.docker_config.exists():
-            _write_ssh_contexts(
-                lab,
-                [step.host for step in decided.steps]
-                + [seen.hosts[b.host].host for b in decided.broken if b.host in seen.hosts],
-            )
+            left = [seen.hosts[each.host].host for each in decided.broken if each.host in seen.hosts]
+            _write_ssh_contexts(lab, [*(step.host for step in decided.steps), *left])
     acted = decided.make_network or bool(decided.contexts) or bool(raising.acted)
     return Raised(decided, acted, time.monotonic() - began)
 
