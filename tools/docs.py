@@ -28,6 +28,7 @@ from hvdcompose.console import envelope
 from hvdcompose.doctor.rules import RULES
 from hvdcompose.errors import ConfigError, HostError, HostsFailed
 from hvdcompose.hosts.explain import recognise
+from hvdcompose.lab.faults import FAULTS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BLOCK = re.compile(r"(<!-- generated: ([a-z]+)(?: ([^>]+?))? -->\n).*?(<!-- end -->)", re.S)
@@ -178,6 +179,12 @@ def rules(_: str) -> str:
     return "".join(f"- {(rule.__doc__ or '').splitlines()[0]}\n" for rule in RULES)
 
 
+def faults(_: str) -> str:
+    """Return the ways in which `lab break` breaks a host."""
+    rows = [(f"`{fault.name}`", f"`--{fault.value}`" if fault.value else "", fault.shown) for fault in FAULTS]
+    return table(["fault", "option", "what is wrong then"], rows)
+
+
 def mistakes(_: str) -> str:
     """Return what our reader says to files that are wrong."""
     rows = []
@@ -202,6 +209,7 @@ def answer(which: str) -> str:
 
 MAKERS: dict[str, Callable[[str], str]] = {
     "answer": answer,
+    "faults": faults,
     "keys": keys,
     "mistakes": mistakes,
     "options": options,
