@@ -25,6 +25,7 @@ RUNTIME_PREFIXES = ("HOROVOD_", "HVD_", "OMPI_", "OPAL_", "ORTE_", "PMI_", "PMIX
 RUNS = "/hvd/runs"
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0
+GONE_GRACE_SECONDS = 3.0  # a launcher that is gone was noticed late: 15 s after its end no rank is left
 LEFT_SECONDS = 2.0  # the others of a run that failed wait as long
 MARK = "HVD_RANK_OF"  # in the environment of a rank and of all it starts: the wrapper's pid and its start
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -157,7 +158,7 @@ def supervise(child: subprocess.Popen[bytes], chain: list[tuple[int, str | None]
         except subprocess.TimeoutExpired:
             pass
         if asked or launcher_gone(chain):
-            end(child)
+            end(child, GRACE_SECONDS if asked else GONE_GRACE_SECONDS)
             return "signal" if asked else "launcher gone"
 
 

@@ -113,7 +113,7 @@ def test_code_that_was_cut_off_does_not_pass_for_whole_after_down(job: Made, tmp
     stands_as_if_never_interrupted(job)
 
 
-RUN = [("*<h1>*compose*up*", "before"), ("*<h1>*compose*up*", "during"), ("*logs*--follow*launcher*", "before")]
+RUN = [("*<h1>*compose*up*", "before"), ("*<h1>*compose*up*", "during"), ("*<h1>*logs*--follow*", "before")]
 
 
 @pytest.mark.parametrize(("pattern", "moment"), named(RUN))
@@ -177,7 +177,7 @@ CTRL_C = [
     ("*volume*create*claim*", "after"),
     ("*cp - [0-9a-f]*", "during"),
     ("*<h2>*compose*up*", "during"),
-    ("*<h1>*compose*up*", "before"),
+    ("*<h1>*compose*up*", "during"),
 ]
 
 

@@ -23,16 +23,17 @@ train:
   command: python code/job.py
   code: ./code
 """
-# each rank listens on a port and hides a child from its own group; they leave only when they are ended
+# each rank is deaf to SIGTERM, listens on a port and has a child in a session of its own
 JOB = """
-import os, socket, subprocess, sys, time
+import os, signal, socket, subprocess, sys, time
 import torch
 import horovod.torch as hvd
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 hvd.init()
 port = socket.socket()
 port.bind(("0.0.0.0", 0))
 port.listen()
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)  # code/job.py"])
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)  # code/job.py"], start_new_session=True)
 print("begun on port", port.getsockname()[1], flush=True)
 what = sys.argv[1:]
 if what and hvd.rank() == int(what[0]):
@@ -81,8 +82,8 @@ def ports(job: Made) -> dict[int, set[str]]:
 
 def launch(made: Made, *words: str) -> subprocess.Popen[str]:
     """Start a run and wait until all its ranks have begun."""
-    view = made.start("run", "--", "python", "code/job.py", *words)
     seen = made.inspect(1)["Id"]
+    view = made.start("run", "--", "python", "code/job.py", *words)
 
     def begun() -> bool:
         told = made.docker(1, "logs", made.container(1), code=None)
@@ -110,7 +111,7 @@ def test_a_run_that_is_stopped_or_taken_down(job: Made, ports: dict[int, set[str
     assert view.wait(30) == 1
 
     view = launch(job)
-    assert "no rank" not in job.hvd("status").stderr
+    assert "without a launcher" not in job.hvd("status").stderr
     job.hvd("down", "--yes")
     view.wait(30)
     for number in (1, 2, 3):
