@@ -143,8 +143,8 @@ def options(name: str) -> str:
     command = dict(commands(typer.main.get_command(app)))[name]
     shown = [param for param in command.params if param.name != "help" and not getattr(param, "hidden", False)]
     arguments = [param for param in shown if param.param_type_name == "argument"]
-    words = [*(param.metavar or str(param.name).upper() for param in arguments)]
-    line = " ".join(["hvdcompose", name, *words, *(["[OPTIONS]"] if len(shown) > len(arguments) else [])])
+    given = [param.metavar or f"[{str(param.name).upper()}]" for param in arguments]
+    line = " ".join(["hvdcompose", name, *([command.options_metavar] if len(shown) > len(arguments) else []), *given])
     rows = [
         (", ".join(f"`{option}`" for option in _words(param)), _about(param))
         for param in shown
