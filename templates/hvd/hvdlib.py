@@ -13,6 +13,10 @@ from typing import Any
 SETTINGS_FILE = os.environ.get("HVD_SETTINGS", "/hvd/host.json")
 FILLED_FILE = "/hvd/host/filled"
 FILL_SECONDS = 30.0
+SECRETS = "/run/secrets"
+SECRETS_HELD = "/hvd/host/secrets"
+RUNS = "/hvd/runs"
+PREPARED_BEFORE = "prepared before"  # what /hvd/prepare says when it has nothing to do
 # linux/rtnetlink.h, netlink.h, if_addr.h
 RTM_GETADDR, NLM_F_REQUEST, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE, IFA_LOCAL = 22, 0x1, 0x300, 2, 3, 2
 
@@ -60,6 +64,33 @@ def await_keys(wanted: str | None = None, path: str = FILLED_FILE, seconds: floa
             say("waiting for the keys, which `hvdcompose apply` brings")
             told = True
         time.sleep(0.05)
+
+
+def link_secrets(names: list[str], held: str = SECRETS_HELD, folder: str = SECRETS) -> None:
+    """Let every secret be found under /run/secrets; those that are no longer wanted are removed from the volume.
+
+    Raises Fault for one that apply has not brought.
+    """
+    for name in os.listdir(held) if os.path.isdir(held) else ():
+        if name not in names:
+            os.unlink(f"{held}/{name}")
+    missing = [name for name in names if not os.path.isfile(f"{held}/{name}")]
+    if missing:
+        raise Fault(f"{settings()['host']}: no secret {', '.join(missing)} here: `hvdcompose apply` brings them")
+    if names:
+        os.makedirs(folder, exist_ok=True)
+    for name in names:
+        if os.path.lexists(f"{folder}/{name}"):
+            os.unlink(f"{folder}/{name}")
+        os.symlink(f"{held}/{name}", f"{folder}/{name}")
+
+
+def write_json(path: str, value: object) -> None:
+    """Write JSON whole or not at all."""
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.write("\n")
+    os.replace(f"{path}.part", path)
 
 
 def interfaces() -> dict[str, list[str]]:

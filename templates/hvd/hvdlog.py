@@ -17,7 +17,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Dict, List, Optional
 
 import hvdlib
 
@@ -25,7 +25,8 @@ LONGEST_LINE = 64 * 1024  # a longer one is cut in pieces
 LONGEST_FILE = 1 << 30
 QUIET_SECONDS = 0.3
 CLOSE_SECONDS = 3.0
-KEPT_LINES = 30
+KEPT_LINES = 60
+Tails = Dict[Optional[int], List[str]]
 # Gloo: "[2]<stdout>:text"; Open MPI: "[1,2]<stdout>:text" (job, rank), from version 5 on with a blank after the colon;
 # with -prefix-timestamp a time in front
 PREFIX = re.compile(rb"^(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?\[(?:(\d+),)?(\d+)\]<(?:stdout|stderr)>:(?(1) ?)")
@@ -41,7 +42,7 @@ class LogFile:
     """A file of stamped lines. A disk that is full ends it, and nothing else."""
 
     def __init__(self, path: str, limit: int = LONGEST_FILE) -> None:
-        self._left, self.fault = limit, ""
+        self._path, self._left, self.fault = path, limit, ""
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - it stays open
 
     def write(self, lines: list[bytes]) -> None:
@@ -51,16 +52,32 @@ class LogFile:
         now = stamp(time.time_ns()).encode()
         data = b"".join(now + b" " + line + b"\n" for line in lines)
         self._left -= len(data)
-        if self._left <= 0:
-            data += now + b" hvdcompose: this file is full: what follows is in `docker logs` only\n"
         try:
             self._file.write(data)
+            if self._left <= 0:
+                self._full(now)
         except OSError as error:
-            self._left, self.fault = 0, f"{self._file.name} is not whole: {error.strerror}"
+            self._left, self.fault = 0, f"{self._path} is not whole: {error.strerror}"
+
+    def _full(self, now: bytes) -> None:
+        self._file.write(now + b" hvdcompose: this file is full: what follows is in `docker logs` only\n")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class RollingFile(LogFile):
+    """A file of stamped lines that never ends: a full one becomes `<path>.1`, in the place of the one before."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        super().__init__(path, limit - (os.path.getsize(path) if os.path.exists(path) else 0))
+        self._limit = limit
+
+    def _full(self, now: bytes) -> None:
+        self._file.close()
+        os.replace(self._path, f"{self._path}.1")
+        self._file, self._left = open(self._path, "ab", buffering=0), self._limit  # noqa: SIM115 - it stays open
 
 
 class Cutter:
@@ -101,6 +118,8 @@ class Book:
         found = PREFIX.match(line)
         rank = int(found.group(2)) if found else None
         text = line[found.end() :] if found else line
+        if found and found.group(1):  # Open MPI marks what it reads, and that may begin in the middle of a line
+            text = re.sub(rb"\[%s,%s\]<std(out|err)>:" % found.group(1, 2), b"", text)
         tail = self._lines.setdefault(rank, collections.deque(maxlen=self._kept))
         tail.append(text.decode("utf-8", "replace").rstrip("\r"))
         if found and text.strip()[:1] == b"{":
@@ -110,19 +129,19 @@ class Book:
                 return
             self.metrics = told if isinstance(told, dict) else self.metrics
 
-    def lines(self, rank: int | None) -> list[str]:
-        """Return the last lines of a rank; of None, those that carried no rank's mark."""
-        return list(self._lines.get(rank, ()))
+    def tails(self) -> Tails:
+        """Return the last lines of each rank; under None, those that carried no rank's mark."""
+        return {rank: list(lines) for rank, lines in self._lines.items()}
 
 
 class Capture:
     """All that this process and what it starts write to stdout and stderr, from its making until `close`.
 
-    It goes where it went before, at once; and line by line to `path` and to `note`.
+    It goes where it went before, at once; and line by line to `file` and to `note`.
     """
 
-    def __init__(self, path: str, note: Callable[[bytes], None]) -> None:
-        self._file, self._note = LogFile(path), note
+    def __init__(self, file: LogFile, note: Callable[[bytes], None] | None = None) -> None:
+        self._file, self._note = file, note
         self._lock, self._closing = threading.Lock(), threading.Event()
         self._real: dict[int, int] = {}  # the pipe's end that is read -> where it goes
         self._cutters: dict[int, Cutter] = {}
@@ -191,8 +210,9 @@ class Capture:
 
     def _write(self, lines: list[bytes]) -> None:
         self._file.write(lines)
-        for line in lines:
-            self._note(line)
+        if self._note is not None:
+            for line in lines:
+                self._note(line)
 
 
 def waiting(pipe: int) -> int:

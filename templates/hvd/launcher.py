@@ -18,6 +18,9 @@ import threading
 import time
 from typing import Any
 
+import hvdcause
+import hvdgather
+import hvdhosts
 import hvdlib
 import hvdlog
 import hvdrecord
@@ -207,6 +210,7 @@ def ready_words(settings: dict[str, Any], words: list[str]) -> list[str]:
     if shutil.which(words[0], path=environment(settings)["PATH"]) is None:
         raise hvdlib.Fault(f"this image has no {words[0]}: install Horovod in it, or put it on the image's PATH")
     hvdlib.await_keys()
+    hvdlib.link_secrets(settings["secrets"])
     if len(settings["hosts"]) > 1:
         write_ssh_config()
         await_workers(settings)
@@ -217,12 +221,14 @@ def run_recorded(settings: dict[str, Any], record: hvdrecord.Record, words: list
     """Launch once everything is ready, and fill the record in; return the exit code."""
     try:
         words = record.told["command"] = ready_words(settings, words)
+        if settings["prepare"]:
+            hvdhosts.prepare(settings, record.told, record.folder)
     except Stopped:
         hvdlib.say("asked to stop: nothing was launched")
         return STOPPED
     except hvdlib.Fault as fault:
         hvdlib.say(str(fault))
-        record.told["cause"] = hvdrecord.no_rank(NEVER_STARTED, str(fault))
+        record.told["cause"] = getattr(fault, "cause", None) or hvdrecord.no_rank(NEVER_STARTED, str(fault))
         return NEVER_STARTED
     record.launched()
     hvdlib.say(f"run {record.run}: {settings['np']} ranks on {', '.join(dict.fromkeys(record.told['hosts']))}")
@@ -231,9 +237,21 @@ def run_recorded(settings: dict[str, Any], record: hvdrecord.Record, words: list
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     record.told["real"] = time.monotonic() - started
     record.told["user"], record.told["sys"] = used.ru_utime - before.ru_utime, used.ru_stime - before.ru_stime
-    seconds = STOPPED_COLLECT_SECONDS if code == STOPPED else hvdrecord.COLLECT_SECONDS
-    record.told["ranks"] = hvdrecord.collect(settings, record.folder, seconds)
     return code
+
+
+def conclude(settings: dict[str, Any], record: hvdrecord.Record, code: int, book: hvdlog.Book) -> None:
+    """Bring together what the hosts know of the run, find the first cause of a failure, and tell how it ended."""
+    seconds = STOPPED_COLLECT_SECONDS if code == STOPPED else hvdgather.COLLECT_SECONDS
+    found = hvdgather.gather(settings, record.folder, seconds)
+    told, tails = record.told, book.tails()
+    told["ranks"] = found.ranks
+    if code != STOPPED:
+        told["cause"] = hvdcause.cause_of(code, told["hosts"], found.ranks, tails, silent=found.silent, skew=found.skew)
+    since = time.time() - told["begin"] + 1
+    hvdgather.fetch_worker_logs(settings, record.folder, since, found.silent, seconds)
+    record.finish(code, book.metrics)
+    hvdrecord.report(told, tails)
 
 
 def run(words: list[str]) -> int:
@@ -245,12 +263,13 @@ def run(words: list[str]) -> int:
     os.environ["HVD_RUN"] = record.run
     if settings["output"]:
         os.environ["HVD_OUTPUT"] = f"{settings['output']}/{record.run}"
-    with hvdlog.Capture(f"{record.folder}/launcher.log", book.note) as capture:
+    with hvdlog.Capture(hvdlog.LogFile(f"{record.folder}/launcher.log"), book.note) as capture:
         code = run_recorded(settings, record, words)
         capture.settle()
-        record.finish(code, book.metrics)
-        if code != NEVER_STARTED:
-            hvdrecord.report(settings, record.told)
+        if record.told["real"] is None:  # it was never started
+            record.finish(code, None)
+        else:
+            conclude(settings, record, code, book)
     return code
 
 

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""/hvd/worker: check what sshd needs, say plainly what is missing, then become `sshd -D -e` on the cluster's port.
+"""/hvd/worker: check what sshd needs, say plainly what is missing, then run `sshd -D -e` on the cluster's port.
 
-`/hvd/worker ready` waits until that sshd listens, 20 s at most.
+What sshd says goes to the container's log, and to a file of bounded size for the records of the runs.
+`/hvd/worker ready` waits until that sshd listens, 20 s at most. `/hvd/worker log SECONDS KEEP` prints what was said in
+the last SECONDS, and removes what older runs than the newest KEEP left on this host.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import hvdlib
+import hvdlog
 
 SSH_FOLDER, HOST_KEY, CONFIG, PID_FILE = (
     "/root/.ssh",
@@ -25,6 +30,8 @@ SSH_FOLDER, HOST_KEY, CONFIG, PID_FILE = (
     "/run/hvd-sshd.pid",
 )
 READY_SECONDS = 20.0
+LOG = f"{hvdlib.RUNS}/worker.log"
+LOG_BYTES, SHOWN_BYTES = 4 << 20, 1 << 20
 
 
 def find_sshd() -> str:
@@ -79,9 +86,10 @@ def check(host: dict[str, Any]) -> None:
         raise hvdlib.Fault(f"{host['host']}: cannot serve ssh: " + "; ".join(faults) + remedy)
 
 
-def serve(host: dict[str, Any]) -> NoReturn:
-    """Become sshd."""
+def serve(host: dict[str, Any]) -> int:
+    """Run sshd to its end, which SIGTERM brings about; return its exit code."""
     hvdlib.await_keys()
+    hvdlib.link_secrets(host["secrets"])
     check(host)
     sshd = find_sshd()
     unlock_root()
@@ -94,7 +102,47 @@ def serve(host: dict[str, Any]) -> NoReturn:
     if subprocess.run([*words, *penalties, "-t"], capture_output=True).returncode == 0:
         words += penalties
     hvdlib.say(f"{host['host']}: worker of cluster {host['cluster']}, sshd on port {host['port']}")
-    os.execv(sshd, words)
+    return supervise(words)
+
+
+def supervise(words: list[str]) -> int:
+    """Run sshd, as a child that is told to end when this process is; return its exit code as a shell tells it."""
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+
+    def pass_on(number: int, _: object) -> None:
+        child.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def recent(path: str, since: str) -> bytes:
+    """Return the lines of a log, and of the file it was before it was full, whose stamp is `since` or later."""
+    data = b""
+    for name in (f"{path}.1", path):
+        if os.path.exists(name):
+            with open(name, "rb") as file:
+                data += file.read()
+    return b"".join(line for line in data.splitlines(keepends=True) if line[: len(since)] >= since.encode())
+
+
+def forget_runs(runs: str, keep: int) -> None:
+    """Remove what all but the newest runs left on this host."""
+    folders = [os.path.dirname(path) for path in glob.glob(f"{glob.escape(runs)}/*/rank-*.json")]
+    for folder in sorted(set(folders), key=os.path.getmtime, reverse=True)[keep:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def show_log(seconds: float, keep: int) -> int:
+    """Print what sshd said in the last `seconds`, the end of it where it is long; return an exit code."""
+    since = hvdlog.stamp(max(0, time.time_ns() - int(seconds * 1e9)))
+    shown = recent(LOG, since)[-SHOWN_BYTES:]
+    sys.stdout.buffer.write(shown)
+    sys.stdout.flush()
+    forget_runs(hvdlib.RUNS, keep)
+    return 0
 
 
 def listening(port: int) -> bool:
@@ -116,9 +164,19 @@ def ready(host: dict[str, Any]) -> int:
     return 1
 
 
+def main(words: list[str]) -> int:
+    """Do what the words say; return an exit code."""
+    if words[:1] == ["log"]:
+        return show_log(float(words[1]), int(words[2]))
+    if words == ["ready"]:
+        return ready(hvdlib.settings())
+    with hvdlog.Capture(hvdlog.RollingFile(LOG, LOG_BYTES)):
+        try:
+            return serve(hvdlib.settings())
+        except hvdlib.Fault as fault:
+            hvdlib.say(str(fault))
+            return 1
+
+
 if __name__ == "__main__":
-    try:
-        sys.exit(ready(hvdlib.settings()) if sys.argv[1:] == ["ready"] else serve(hvdlib.settings()))
-    except hvdlib.Fault as fault:
-        hvdlib.say(str(fault))
-        sys.exit(1)
+    sys.exit(main(sys.argv[1:]))

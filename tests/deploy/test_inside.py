@@ -32,9 +32,8 @@ def test_words(terminal, stdin, options):
 @pytest.fixture
 def inside(tmp_path: Path):
     """Run the script as the container would, with /hvd in a folder."""
-    for name in ("rank", "hvdlib"):
-        target = tmp_path / (name if name == "rank" else f"{name}.py")
-        target.write_text((SCRIPTS / f"{name}.py").read_text())
+    for name in ("hvdlib.py", "hvdproc.py"):
+        (tmp_path / name).write_text((SCRIPTS / name).read_text())
     (tmp_path / "host.json").write_text('{"host": "beta", "address": "127.0.0.1", "interface": "lo", "own_env": []}')
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -99,6 +99,8 @@ DRIFT = [
     pytest.param(worker(BETA, spec=""), "cluster.yaml changed for it", id="made by hand"),
     pytest.param(worker(BETA, keys="old"), "the cluster's keys changed", id="keys"),
     pytest.param(worker(BETA, keys=""), "the cluster's keys changed", id="keys never came"),
+    pytest.param(worker(BETA, keys=f"{BETA.keys}.0a"), "its secrets changed", id="secrets"),
+    pytest.param(worker(BETA, keys="old.0a"), "the cluster's keys changed", id="keys, with secrets"),
     pytest.param(worker(BETA, code="c0"), "the code changed", id="code"),
     pytest.param(worker(BETA, code=""), "the code changed", id="code is new"),
     pytest.param(worker(BETA, image_digest="i0"), "the image changed", id="content of the image"),

@@ -22,9 +22,11 @@ from hvdcompose.hosts.keys import (
     forget_key,
     key_in_tar,
     keys_digest,
+    keys_in_label,
     keys_tar,
     known_hosts,
     load_key,
+    own_keys_digest,
     save_key,
     state_folder,
 )
@@ -198,6 +200,47 @@ def test_the_digest_is_the_same_for_the_same_keys():
     same = cluster_of(f"{TWO}  np: 1\n")
     for host, other in zip(CLUSTER.hosts, same.hosts, strict=True):
         assert keys_digest(CLUSTER, host, FIXED) == keys_digest(same, other, FIXED)
+
+
+HIDING = cluster_of(f"{TWO}  secrets: {{A: {{env: A}}, B: {{file: b}}}}\n")
+VALUES = {"A": b"hunter2", "B": b"\0\n"}
+
+
+@pytest.mark.parametrize("host", HIDING.hosts, ids=lambda host: host.name)
+def test_secrets_come_with_the_keys_for_their_owner_s_eyes_only(host):
+    entries = entries_for(HIDING, host, FIXED, VALUES)
+    found = {path: mode for path, mode in modes(entries).items() if "secrets" in path}
+    assert found == {
+        "/hvd/host/secrets": (True, 0o700),
+        "/hvd/host/secrets/A": (False, 0o400),
+        "/hvd/host/secrets/B": (False, 0o400),
+    }
+    assert dict_of(entries)["/hvd/host/secrets/B"].content == b"\0\n"
+    assert entries[-1].content == f"{keys_digest(HIDING, host, FIXED, VALUES)}\n".encode()
+    paths = [entry.path for entry in entries]
+    assert paths.index("/hvd/host/secrets") < paths.index("/hvd/host/secrets/A")
+
+
+def test_the_digest_tells_keys_and_secrets_apart():
+    host = HIDING.hosts[1]
+    digest = keys_digest(HIDING, host, FIXED, VALUES)
+    assert keys_in_label(digest) == own_keys_digest(HIDING, host, FIXED) == keys_digest(CLUSTER, BETA, FIXED)
+    assert keys_digest(HIDING, host, FIXED, {**VALUES, "A": b"hunter3"}) != digest
+    # where one value ends and the next begins is not to be moved
+    assert keys_digest(HIDING, host, FIXED, {"A": b"hunter2\0B", "B": b"\n"}) != digest
+
+
+def test_a_weak_secret_cannot_be_guessed_from_the_digest():
+    """Whoever sees labels has no private key: the digest is another for every cluster's key."""
+    digests = {ClusterKey.generate().secrets_digest("demo", VALUES) for _ in range(3)}
+    assert len(digests) == 3
+    assert FIXED.secrets_digest("demo", VALUES) == FIXED.secrets_digest("demo", dict(reversed(VALUES.items())))
+    assert FIXED.secrets_digest("demo", VALUES) != FIXED.secrets_digest("other", VALUES)
+
+
+def test_a_digest_without_the_values_is_a_mistake_of_ours():
+    with pytest.raises(AssertionError):
+        keys_digest(HIDING, HIDING.hosts[0], FIXED)
 
 
 def test_the_client_keeps_its_key_for_this_user_only(state):

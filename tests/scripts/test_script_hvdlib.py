@@ -152,3 +152,51 @@ def test_keys_that_do_not_come_are_told(content, tmp_path, monkeypatch):
 def test_started_by_hand_without_a_digest_any_keys_will_do(tmp_path):
     (tmp_path / "filled").write_text("some\n")
     hvdlib.await_keys("", str(tmp_path / "filled"), 0.2)
+
+
+def test_json_is_written_whole(tmp_path):
+    hvdlib.write_json(str(tmp_path / "x.json"), {"a": [1]})
+    assert (tmp_path / "x.json").read_text() == '{"a": [1]}\n'
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    with pytest.raises(TypeError):
+        hvdlib.write_json(str(tmp_path / "x.json"), object())
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1]}
+
+
+@pytest.fixture
+def held(tmp_path, monkeypatch):
+    """A volume with the secrets A and old, and the settings of a host."""
+    (tmp_path / "held").mkdir()
+    for name in ("A", "old"):
+        (tmp_path / "held" / name).write_text(f"value of {name}")
+        (tmp_path / "held" / name).chmod(0o400)
+    (tmp_path / "host.json").write_text(json.dumps(HERE))
+    monkeypatch.setattr(hvdlib, "SETTINGS_FILE", str(tmp_path / "host.json"))
+    return tmp_path / "held"
+
+
+def test_secrets_are_found_under_run_secrets_and_old_ones_are_gone(held, tmp_path):
+    for _ in range(2):  # the container may be started once more
+        hvdlib.link_secrets(["A"], str(held), str(tmp_path / "run"))
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["A"]
+        assert (tmp_path / "run" / "A").read_text() == "value of A"
+        assert (tmp_path / "run" / "A").stat().st_mode & 0o777 == 0o400
+        assert [path.name for path in held.iterdir()] == ["A"]
+
+
+def test_a_secret_takes_the_place_of_the_image_s_own_file(held, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "A").write_text("of the image")
+    hvdlib.link_secrets(["A"], str(held), str(tmp_path / "run"))
+    assert (tmp_path / "run" / "A").read_text() == "value of A"
+
+
+def test_a_secret_that_was_not_brought_is_told(held, tmp_path):
+    with pytest.raises(hvdlib.Fault) as caught:
+        hvdlib.link_secrets(["B", "A", "C"], str(held), str(tmp_path / "run"))
+    assert str(caught.value) == "beta: no secret B, C here: `hvdcompose apply` brings them"
+
+
+def test_without_secrets_nothing_is_made(tmp_path):
+    hvdlib.link_secrets([], str(tmp_path / "held"), str(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []

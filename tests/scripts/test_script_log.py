@@ -35,6 +35,7 @@ LINES = [
     (b"[2]<stderr>:  indented", 2, "  indented"),
     (b"[1,2]<stdout>:epoch 1", 2, "epoch 1"),
     (b"[1,2]<stderr>: epoch 1", 2, "epoch 1"),
+    (b"[1,2]<stderr>:   [1,2]<stderr>:globals()[1,2]<stderr>:", 2, "  globals()"),
     (b"Tue Dec  1 12:00:00 2026[11]<stdout>:epoch 1", 11, "epoch 1"),
     (b"hvdcompose: run r1: 4 ranks", None, "hvdcompose: run r1: 4 ranks"),
     (b"[2] epoch", None, "[2] epoch"),
@@ -47,7 +48,7 @@ LINES = [
 def test_whose_line_it_is(line, rank, text):
     book = hvdlog.Book()
     book.note(line)
-    assert book.lines(rank) == [text]
+    assert book.tails() == {rank: [text]}
 
 
 def test_the_last_lines_of_each_rank_are_kept():
@@ -55,7 +56,7 @@ def test_the_last_lines_of_each_rank_are_kept():
     for number in range(3):
         book.note(b"[0]<stdout>:%d" % number)
         book.note(b"[1,1]<stdout>:%d" % (10 * number))
-    assert (book.lines(0), book.lines(1), book.lines(2)) == (["1", "2"], ["10", "20"], [])
+    assert book.tails() == {0: ["1", "2"], 1: ["10", "20"]}
 
 
 def test_the_last_json_object_of_a_rank_is_what_it_measured():
@@ -78,7 +79,7 @@ def test_nothing_measured():
 CAPTURE = """
 import os, subprocess, sys, time, hvdlog
 book = hvdlog.Book()
-with hvdlog.Capture(sys.argv[1], book.note) as capture:
+with hvdlog.Capture(hvdlog.LogFile(sys.argv[1]), book.note) as capture:
     exec(sys.argv[2])
 """
 
@@ -172,7 +173,7 @@ def test_a_traceback_after_its_end_is_shown(tmp_path):
 def test_all_is_taken_in_once_it_is_settled(tmp_path):
     program = (
         "subprocess.run(['sh', '-c', 'seq 20000 | sed s/^/[0]\\\\<stdout\\\\>:/']); capture.settle();"
-        "assert book.lines(0)[-1] == '20000', book.lines(0)"
+        "assert book.tails()[0][-1] == '20000', book.tails()"
     )
     process = capturing(tmp_path / "log", program)
     _, err = process.communicate(timeout=60)
@@ -206,3 +207,15 @@ def test_a_file_has_its_limit(tmp_path):
         b"0123456789",
         b"hvdcompose: this file is full: what follows is in `docker logs` only",
     ]
+
+
+def test_a_file_that_rolls_is_never_full(tmp_path):
+    for _ in range(2):  # a container that is started once more goes on in it
+        file = hvdlog.RollingFile(str(tmp_path / "log"), limit=150)
+        for number in range(7):
+            file.write([b"line %d" % number])
+        file.close()
+    lines = lines_in(tmp_path / "log.1") + lines_in(tmp_path / "log")
+    assert lines == [b"line %d" % number for number in (*range(7), *range(7))][-len(lines) :]
+    assert 5 <= len(lines) < 14
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * (150 + 40)

@@ -11,16 +11,22 @@ import sys
 import time
 from pathlib import Path
 
+import hvdproc
 import pytest
 import rank
 
 HOST = {"cluster": "demo", "host": "beta", "address": "127.0.0.1", "interface": None, "port": 12345, "own_env": []}
-# the script as it is, but for the folder of its records
-DRIVER = "import sys, rank; rank.RUNS = sys.argv[1]; sys.exit(rank.run(sys.argv[2:]))"
+# the script as it is, but for the folder of its records and the kernel's counter
+DRIVER = """
+import os, sys, hvdlib, hvdproc, rank
+hvdlib.RUNS, counters = sys.argv[1], hvdproc.oom_kills
+hvdproc.oom_kills = lambda: counters((os.environ.get("COUNTER", ""),))
+sys.exit(rank.run(sys.argv[2:]))
+"""
 
 
 def alive(pid: int) -> bool:
-    return rank.started_at(pid) is not None
+    return hvdproc.started_at(pid) is not None
 
 
 def wait_for(condition, seconds: float = 30.0) -> None:
@@ -118,7 +124,7 @@ def test_what_a_rank_gets_to_see(a_rank):
     assert (seen["HOROVOD_RANK"], seen["HOROVOD_SIZE"], seen["HVD_RUN"]) == ("2", "3", "r1")
     assert (seen["OMPI_COMM_WORLD_SIZE"], seen["PMIX_ID"]) == ("3", "x")
     assert (seen["HOROVOD_GLOO_IFACE"], seen["OMPI_MCA_btl_tcp_if_include"]) == ("lo", "lo")
-    readable = os.access("/proc/1/environ", os.R_OK) and rank.container_environment() != dict(os.environ)
+    readable = os.access("/proc/1/environ", os.R_OK) and hvdproc.container_environment() != dict(os.environ)
     assert ("LAUNCHERS_OWN" in seen) is not readable, "the container's environment, not the ssh session's"
 
 
@@ -179,6 +185,36 @@ def test_a_rank_ends_when_its_launcher_is_gone(depth, a_rank):
     wait_for(lambda: not alive(child))
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_rank_that_was_on_its_way_out_keeps_its_own_code(code, a_rank):
+    """The others notice that it leaves, and horovodrun ends them all, before it has ended itself."""
+    words = a_rank.words("/bin/sh", "-c", f"echo $$ > {a_rank.folder}/child; sleep 1; exit {code}")
+    launcher = subprocess.Popen(["/bin/sh", "-c", '"$@"; exit', "sh", *words], env=a_rank.env)
+    number_in(a_rank.folder / "child")
+    launcher.kill()
+    launcher.wait()
+    told = a_rank.record()
+    assert (told["code"], told["ended"]) == (code, "itself")
+
+
+@pytest.mark.parametrize(("counter", "oom"), [("oom_kill 2", False), ("oom_kill 3", True), ("", False)])
+def test_the_kernel_s_oom_kills_are_told_from_others(counter, oom, a_rank):
+    (a_rank.folder / "events").write_text("low 0\noom 1\noom_kill 2\n")
+    a_rank.env["COUNTER"] = str(a_rank.folder / "events")
+    assert a_rank.run("/bin/sh", "-c", f"echo '{counter}' > $COUNTER; kill -9 $$")[0] == 137
+    assert a_rank.record()["oom"] is oom
+    (a_rank.folder / "events").write_text("oom_kill 0\n")
+    a_rank.run("/bin/sh", "-c", "echo oom_kill 9 > $COUNTER; exit 3")
+    assert a_rank.record()["oom"] is False, "another process of the container was killed"
+
+
+def test_the_counters_of_both_cgroup_versions_are_understood(tmp_path):
+    (tmp_path / "v1").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n")
+    (tmp_path / "v2").write_text("low 0\nhigh 0\nmax 12\noom 4\noom_kill 5\noom_group_kill 0\n")
+    v1, v2, none = (str(tmp_path / name) for name in ("v1", "v2", "none"))
+    assert (hvdproc.oom_kills((none, v1)), hvdproc.oom_kills((v2, none)), hvdproc.oom_kills((none,))) == (7, 5, 0)
+
+
 def test_a_rank_does_not_outlive_its_wrapper(a_rank):
     wrapper = a_rank.start("/bin/sh", "-c", f"echo $$ > {a_rank.folder}/child; exec sleep 60")
     child = number_in(a_rank.folder / "child")
@@ -215,7 +251,7 @@ def test_the_environment(passed, has):
         "NCCL_SOCKET_IFNAME": "=lo",
         "NCCL_SOCKET_FAMILY": "AF_INET",
     }
-    assert rank.rank_environment(HOST, OWN, passed) == {**OWN, **nic, **has}
+    assert hvdproc.rank_environment(HOST, OWN, passed) == {**OWN, **nic, **has}
 
 
 def test_what_cluster_yaml_sets_for_this_host_wins():
@@ -223,14 +259,14 @@ def test_what_cluster_yaml_sets_for_this_host_wins():
     own = {**OWN, "HOROVOD_GLOO_IFACE": "ib0", "OMPI_MCA_btl": "self,vader"}
     passed = {"HOROVOD_CYCLE_TIME": "9", "HOROVOD_GLOO_IFACE": "eth0", "OMPI_MCA_btl": "tcp", "HOROVOD_RANK": "1"}
     host = {**HOST, "own_env": ["HOROVOD_CYCLE_TIME", "HOROVOD_GLOO_IFACE", "OMPI_MCA_btl", "GONE"]}
-    found = rank.rank_environment(host, own, passed)
+    found = hvdproc.rank_environment(host, own, passed)
     assert {name: found[name] for name in own} == own
     assert found["HOROVOD_RANK"] == "1" and "GONE" not in found
 
 
 def test_a_user_s_choice_for_nccl_stays():
     own = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_FAMILY": "AF_INET6", "GLOO_SOCKET_IFNAME": "ib0"}
-    found = rank.rank_environment(HOST, own, {})
+    found = hvdproc.rank_environment(HOST, own, {})
     assert {name: found[name] for name in own} == own
 
 
@@ -249,14 +285,14 @@ def test_the_number_of_a_rank(env, number):
 
 def test_processes_are_told_apart_by_their_start():
     """A pid that is used again is another process."""
-    assert rank.started_at(os.getpid()) == rank.started_at(os.getpid())
+    assert hvdproc.started_at(os.getpid()) == hvdproc.started_at(os.getpid())
     child = subprocess.Popen(["true"])
-    wait_for(lambda: rank.started_at(child.pid) is None)  # a zombie is gone
+    wait_for(lambda: hvdproc.started_at(child.pid) is None)  # a zombie is gone
     child.wait()
-    assert rank.started_at(child.pid) is None
-    assert rank.launcher_gone([(os.getpid(), "0")]) is True
-    assert rank.launcher_gone([(os.getpid(), rank.started_at(os.getpid()))]) is False
-    assert rank.launcher_gone([]) is False
+    assert hvdproc.started_at(child.pid) is None
+    assert hvdproc.launcher_gone([(os.getpid(), "0")]) is True
+    assert hvdproc.launcher_gone([(os.getpid(), hvdproc.started_at(os.getpid()))]) is False
+    assert hvdproc.launcher_gone([]) is False
 
 
 def test_a_program_with_odd_characters_in_its_name(tmp_path):
@@ -266,8 +302,8 @@ def test_a_program_with_odd_characters_in_its_name(tmp_path):
     child = subprocess.Popen([str(odd), "60"])
     try:
         wait_for(lambda: Path(f"/proc/{child.pid}/comm").read_text().startswith(") R"))
-        assert rank.parent_of(child.pid) == os.getpid()
-        assert int(rank.started_at(child.pid) or 0) > 0
+        assert hvdproc.parent_of(child.pid) == os.getpid()
+        assert int(hvdproc.started_at(child.pid) or 0) > 0
     finally:
         child.kill()
         child.wait()

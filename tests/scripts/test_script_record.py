@@ -79,22 +79,6 @@ def test_the_host_of_each_rank():
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (0, "exit 0"),
-        (3, "exit 3"),
-        (127, "exit 127"),
-        (-9, "killed by SIGKILL"),
-        (-11, "killed by SIGSEGV"),
-        (-15, "killed by SIGTERM"),
-        (-63, "killed by signal 63"),
-    ],
-)
-def test_how_a_rank_ended_in_words(code, words):
-    assert hvdrecord.told_code(code) == words
-
-
-@pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (0, "0m0.000s"),
@@ -120,93 +104,16 @@ def test_the_form_of_bash_s_own_time():
     assert hvdrecord.clock(int(whole) * 60 + float(rest.removesuffix("s"))) == real.removeprefix("real\t")
 
 
-def test_records_are_read_line_by_line():
-    texts = [
-        '{"rank": 0, "code": 0}\n{"rank": 2, "code": 3}\n',
-        'motd\n{"rank": 1, "code"\n\n5\nnull\n"x"\n[1]\n{"rank": null, "code": 0}\n{"code": 0}\n',
-        "",
-        '{"rank": 1, "code": -9}',
-    ]
-    assert hvdrecord.read_records(texts) == {
-        0: {"rank": 0, "code": 0},
-        1: {"rank": 1, "code": -9},
-        2: {"rank": 2, "code": 3},
-    }
-
-
-def test_records_come_from_every_host(worker, tmp_path):
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    (folder / "rank-0.json").write_text('{"rank": 0}\n')
-    (folder / "rank-1.json.part").write_text('{"rank": 9')
-    (folder / "run.json").write_text('{"rank": 8}\n')
-    worker("10.0.0.2", 'echo "$2" > asked; echo \'{"rank": 2}\'\n')
-    worker("10.0.0.3", "exit 255\n")
-    assert hvdrecord.read_records(hvdrecord.fetch_records(SETTINGS, str(folder))) == {0: {"rank": 0}, 2: {"rank": 2}}
-    assert (tmp_path / "asked").read_text() == f"cat {folder}/rank-*.json\n"
-
-
-def test_records_are_waited_for_a_little_and_no_longer(worker, tmp_path, monkeypatch):
-    worker("10.0.0.2", "echo x >> tries; [ $(wc -l < tries) -lt 2 ] || echo '{\"rank\": 2}'\n")
-    worker("10.0.0.3", "exec sleep 60\n")
-    found = hvdrecord.collect(SETTINGS, str(tmp_path), 0.5)
-    assert [entry["rank"] for entry in found] in ([], [2])
-    worker("10.0.0.3", "for rank in 0 1 3; do echo '{\"rank\": '$rank'}'; done\n")
-    assert [entry["rank"] for entry in hvdrecord.collect(SETTINGS, str(tmp_path), 0.5)] == [0, 1, 2, 3]
-
-
-def entry(rank: int, code: int = 0, ended: str = "itself") -> dict:
-    return {"rank": rank, "code": code, "ended": ended}
-
-
-RESULT = {"run": "r1", "code": 0, "real": 94.4, "user": 0.5, "sys": 0.25}
-TIMES = ["real\t1m34.400s", "user\t0m0.500s", "sys\t0m0.250s"]
-REPORTS = [
-    pytest.param(
-        [entry(0), entry(1), entry(2), entry(3)],
-        0,
-        ["hvdcompose: all 4 ranks ended with exit 0", "hvdcompose: run r1 ended with exit 0"],
-        id="well",
-    ),
-    pytest.param(
-        [entry(0), entry(1, 3), entry(2, -15, "launcher gone")],
-        1,
-        [
-            "hvdcompose: rank 0 on alpha: exit 0",
-            "hvdcompose: rank 1 on alpha: exit 3",
-            "hvdcompose: rank 2 on beta: killed by SIGTERM (launcher gone)",
-            "hvdcompose: rank 3 on gamma: no record of its end",
-            "hvdcompose: run r1 ended with exit 1",
-        ],
-        id="one failed",
-    ),
-    pytest.param(
-        [entry(0), entry(1), entry(2)],
-        0,
-        [
-            "hvdcompose: rank 0 on alpha: exit 0",
-            "hvdcompose: rank 1 on alpha: exit 0",
-            "hvdcompose: rank 2 on beta: exit 0",
-            "hvdcompose: rank 3 on gamma: no record of its end",
-            "hvdcompose: run r1 ended with exit 0",
-        ],
-        id="a record is missing: not all well",
-    ),
-]
-
-
-@pytest.mark.parametrize(("ranks", "code", "lines"), REPORTS)
-def test_the_report(ranks, code, lines, capsys):
-    hvdrecord.report(SETTINGS, {**RESULT, "code": code, "ranks": ranks})
+def test_the_report(capsys, tmp_path):
+    record = hvdrecord.new_record(SETTINGS, WORDS, str(tmp_path))
+    ranks = [{"rank": rank, "code": 0, "ended": "itself"} for rank in range(4)]
+    record.told.update({"ranks": ranks, "real": 94.4, "user": 0.5, "sys": 0.25})
+    record.finish(0, None)
+    hvdrecord.report(record.told, {})
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [*lines, *TIMES]
-
-
-def test_json_is_written_whole(tmp_path):
-    hvdrecord.write_json(str(tmp_path / "x.json"), {"a": [1]})
-    assert (tmp_path / "x.json").read_text() == '{"a": [1]}\n'
-    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-    with pytest.raises(TypeError):
-        hvdrecord.write_json(str(tmp_path / "x.json"), object())
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1]}
+    assert err.splitlines() == [
+        "hvdcompose: all 4 ranks ended with exit 0",
+        "hvdcompose: run r1 ended with exit 0",
+        *("real\t1m34.400s", "user\t0m0.500s", "sys\t0m0.250s"),
+    ]

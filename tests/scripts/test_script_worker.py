@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import hvdlib
 import pytest
@@ -169,3 +174,68 @@ def test_an_image_without_sshd(monkeypatch):
     monkeypatch.setattr(worker.shutil, "which", lambda *_, **__: None)
     with pytest.raises(hvdlib.Fault, match="this image has no sshd: install openssh-server in it"):
         worker.find_sshd()
+
+
+SERVE = """
+import sys, hvdlog, worker
+with hvdlog.Capture(hvdlog.RollingFile(sys.argv[1], 9999)):
+    code = worker.supervise(sys.argv[2:])
+sys.exit(code)
+"""
+
+
+def serving(log: Path, *words: str) -> subprocess.Popen:
+    env = {**os.environ, "PYTHONPATH": str(Path(worker.__file__).parent)}
+    return subprocess.Popen([sys.executable, "-c", SERVE, str(log), *words], env=env, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
+def test_what_sshd_says_goes_to_the_container_s_log_and_to_a_file(script, code, tmp_path):
+    process = serving(tmp_path / "log", "/bin/sh", "-c", f"echo Server listening on 0.0.0.0 >&2; {script}")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (code, b"Server listening on 0.0.0.0\n")
+    assert (tmp_path / "log").read_text().partition(" ")[2] == "Server listening on 0.0.0.0\n"
+
+
+def test_sigterm_ends_sshd_and_its_sessions_are_not_waited_for(tmp_path):
+    script = "trap 'echo bye >&2; exit 0' TERM; sleep 60 & echo $! >&2; wait"
+    process = serving(tmp_path / "log", "/bin/sh", "-c", script)
+    session = int(process.stderr.readline())
+    begin = time.monotonic()
+    process.terminate()
+    assert process.wait(timeout=20) == 0
+    assert time.monotonic() - begin < 10
+    os.kill(session, signal.SIGKILL)
+    assert process.stderr.read() == b"bye\n"
+
+
+def lines_of(*stamps: str) -> str:
+    return "".join(f"{stamp} line of {stamp}\n" for stamp in stamps)
+
+
+def test_the_part_of_a_run_is_cut_from_both_files(tmp_path):
+    times = [f"2026-01-01T00:00:0{second}.000000000Z" for second in range(5)]
+    (tmp_path / "log.1").write_text(lines_of(*times[:3]))
+    (tmp_path / "log").write_text(lines_of(*times[3:]))
+    assert worker.recent(str(tmp_path / "log"), times[2]).decode() == lines_of(*times[2:])
+    assert worker.recent(str(tmp_path / "log"), "2027").decode() == ""
+    assert worker.recent(str(tmp_path / "none"), times[2]) == b""
+
+
+def test_the_log_is_shown_up_to_its_limit(tmp_path, monkeypatch, capfdbinary):
+    monkeypatch.setattr(worker, "LOG", str(tmp_path / "worker.log"))
+    monkeypatch.setattr(worker, "SHOWN_BYTES", 60)
+    monkeypatch.setattr(hvdlib, "RUNS", str(tmp_path))
+    (tmp_path / "worker.log").write_text(lines_of("2020-01-01T00:00:00.000000000Z", "2999-01-01T00:00:00.000000000Z"))
+    assert worker.main(["log", "60.0", "5"]) == 0
+    assert capfdbinary.readouterr().out.decode() == lines_of("2999-01-01T00:00:00.000000000Z")[-60:]
+
+
+def test_what_old_runs_left_is_removed(tmp_path):
+    for age, name in enumerate(["r4", "by-hand-1", "r2", "r1"]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rank-0.json").write_text("{}")
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    (tmp_path / "prepared").mkdir()
+    worker.forget_runs(str(tmp_path), 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["by-hand-1", "prepared", "r4"]

@@ -17,7 +17,6 @@ from hvdcompose.hosts.delivery import drop_keys, put_keys
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.explain import recognise
 from hvdcompose.hosts.fanout import begin, errors, on_all, values
-from hvdcompose.hosts.keys import keys_digest, keys_tar
 from hvdcompose.hosts.proofs import save_proofs
 from hvdcompose.stack.launch import horovodrun
 
@@ -29,7 +28,7 @@ LISTENING = "Server listening on "  # sshd(8), to its log once the port is bound
 def _write_env(target: Target, seen: Seen, name: str, image: str, **more: str) -> None:
     """Write what Compose puts into the labels of a host's container."""
     variables = {
-        "HVD_KEYS": keys_digest(target.cluster, target.host(name), seen.key),
+        "HVD_KEYS": target.keys_digest(name, seen.key),
         "HVD_IMAGE": image,
         **more,
     }
@@ -67,22 +66,20 @@ def _make_and_start(target: Target, seen: Seen, name: str, files: Iterable[str])
     """Make and start a host's container, then fill its volumes: the script in it waits for these very keys."""
     engine, plan = target.engines[name], target.plans[name]
     before = seen.container(name, plan.role)
-    wanted = keys_digest(target.cluster, target.host(name), seen.key)
+    wanted = target.keys_digest(name, seen.key)
     if before is not None and before.keys != wanted:
         drop_keys(engine, before.id, target.key_volumes)
     engine.up([target.root / name / file for file in files], plan.cluster, recreate=before is not None)
     if before is None or before.keys != wanted:
-        engine.put(plan.container, keys_tar(target.cluster, target.host(name), seen.key))  # nobody is logged in there
+        engine.put(plan.container, target.keys_tar(name, seen.key))  # nobody is logged in there
     else:
         bring_keys(target, seen, name)
 
 
 def bring_keys(target: Target, seen: Seen, name: str) -> None:
     """Fill the volumes of a host's container with its keys, unless they hold them."""
-    host = target.host(name)
-    digest = keys_digest(target.cluster, host, seen.key)
     engine, container = target.engines[name], target.plans[name].container
-    put_keys(engine, container, keys_tar(target.cluster, host, seen.key), digest)
+    put_keys(engine, container, target.keys_tar(name, seen.key), target.keys_digest(name, seen.key))
 
 
 def bring_keys_to_primary(target: Target, seen: Seen) -> None:

@@ -12,14 +12,13 @@ from hvdcompose.hosts.fanout import Outcome, on_all
 from hvdcompose.hosts.observed import Container, observe
 
 DAY_SECONDS = 86_400.0  # the deadline of a command on all hosts: it is a person's own, and may take its time
-# runs in the container: what a rank's environment has more than the container's is put together by /hvd/rank there
+# runs in the container: what a rank's environment has more than the container's is put together by our script there
 AS_A_RANK = """\
-import os, runpy, sys
+import os, sys
 sys.path.insert(0, "/hvd")
-import hvdlib
-rank = runpy.run_path("/hvd/rank")
+import hvdlib, hvdproc
 try:
-    env = rank["rank_environment"](hvdlib.settings(), os.environ, {})
+    env = hvdproc.rank_environment(hvdlib.settings(), os.environ, {})
     os.execvpe(sys.argv[1], sys.argv[1:], env)
 except hvdlib.Fault as fault:
     hvdlib.say(str(fault))

@@ -19,7 +19,7 @@ from hvdcompose.hosts.delivery import FILL, Unread, adopt_key, code_versions, la
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import Outcome, begin, errors, on_all, values
 from hvdcompose.hosts.images import ImageFacts, client_image, image_facts
-from hvdcompose.hosts.keys import ClusterKey, keys_digest, load_key
+from hvdcompose.hosts.keys import ClusterKey, keys_in_label, load_key, own_keys_digest
 from hvdcompose.hosts.observed import Container, EngineFacts, Observed, engine_facts, observe
 from hvdcompose.hosts.proofs import load_proofs, with_proofs
 
@@ -88,7 +88,7 @@ def look(
     forced: launch whether or not it ever ran (`run`); replace: a live run may be stopped;
     launches: False for none at all; taken: answers that are there already; new_key: the cluster's from now on.
     """
-    _ = target.code, target.build  # folders that cannot be read are told before a host is asked
+    _ = target.code, target.build, target.secrets  # what cannot be read here is told before a host is asked
     taken = taken or snapshots(target)
     must(taken.hosts, "asking the hosts")
     observed = with_proofs(values(taken.hosts), load_proofs(target.cluster))
@@ -171,9 +171,9 @@ def _find_key(target: Target, observed: Mapping[str, Observed]) -> tuple[Cluster
     The primary's also where nothing that stands has the client's: another client rotated it.
     """
     key = load_key(target.cluster)
-    standing = {(name, c.keys) for name, seen in observed.items() for c in seen.containers if c.keys}
+    standing = {(name, keys_in_label(c.keys)) for name, seen in observed.items() for c in seen.containers if c.keys}
     if key is not None:
-        ours = {(name, keys_digest(target.cluster, target.host(name), key)) for name in observed}
+        ours = {(name, own_keys_digest(target.cluster, target.host(name), key)) for name in observed}
         if not standing or standing & ours or not target.cluster.ssh.managed:
             return key, "client"
     if target.cluster.ssh.managed:

@@ -16,7 +16,7 @@ from hvdcompose.hosts import composefiles
 from hvdcompose.hosts.delivery import FILL, prune_code, remove_containers
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import on_all, values
-from hvdcompose.hosts.keys import keys_digest, save_key
+from hvdcompose.hosts.keys import save_key
 
 STOP_SECONDS = 60.0
 
@@ -33,7 +33,7 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
         save_key(target.cluster, seen.key)
     primary = target.primary.host
     launcher = seen.container(primary, "launcher")
-    if launcher and launcher.young and launcher.keys == keys_digest(target.cluster, target.host(primary), seen.key):
+    if launcher and launcher.young and launcher.keys == target.keys_digest(primary, seen.key):
         # a client that was killed after it started the launcher may not have brought the keys
         bring_keys(target, seen, primary)
     if seen.plan.empty:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hvdcompose.hosts.delivery import FILL
+from hvdcompose.hosts.keys import keys_in_label
 from hvdcompose.hosts.observed import Container, Observed
 from hvdcompose.stack.plan import Role
 
@@ -221,8 +222,10 @@ def drift(want: Desired, container: Container) -> str | None:
     """Return how a container differs from what is wanted, or None."""
     if container.spec != want.spec:
         return "cluster.yaml changed for it"
-    if container.keys != want.keys:
+    if keys_in_label(container.keys) != keys_in_label(want.keys):
         return "the cluster's keys changed"
+    if container.keys != want.keys:
+        return "its secrets changed"
     if container.code != want.code:
         return "the code changed"
     if container.image != want.image_name or (want.image is not None and container.image_digest != want.image):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,8 @@ from hvdcompose.hosts.code import Code, read_code
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import begin
 from hvdcompose.hosts.images import build_digest
-from hvdcompose.hosts.keys import ClusterKey, keys_digest
+from hvdcompose.hosts.keys import ClusterKey, keys_digest, keys_tar
+from hvdcompose.hosts.secrets import read_secrets
 from hvdcompose.stack.launch import hosts_of_run, launch_digest
 from hvdcompose.stack.plan import HostPlan, plan_hosts
 from hvdcompose.stack.render import render, spec_of
@@ -42,6 +44,11 @@ class Target:
         """The digest of the build folder, "" without one. Raises UsageError."""
         image = self.cluster.image
         return build_digest(self.base / image.build, image.args) if image.build else ""
+
+    @cached_property
+    def secrets(self) -> dict[str, bytes]:
+        """The values of the secrets, read when they are first asked for. Raises Refused."""
+        return read_secrets(self.cluster.train.secrets, self.base, os.environ)
 
     @property
     def root(self) -> Path:
@@ -73,6 +80,14 @@ class Target:
         """Return a host of cluster.yaml by its name."""
         return next(host for host in self.cluster.hosts if host.name == name)
 
+    def keys_digest(self, name: str, key: ClusterKey) -> str:
+        """Return what identifies what a host's volumes should hold. Raises Refused without a secret."""
+        return keys_digest(self.cluster, self.host(name), key, self.secrets)
+
+    def keys_tar(self, name: str, key: ClusterKey) -> bytes:
+        """Return the tar that fills a host's volumes. Raises Refused without a secret."""
+        return keys_tar(self.cluster, self.host(name), key, self.secrets)
+
     def desired(self, key: ClusterKey, image: str | None) -> tuple[Desired, ...]:
         """Return what should stand on each host; `image` is the content that is wanted, None when it is not known."""
         return tuple(
@@ -81,7 +96,7 @@ class Target:
                 role=plan.role,
                 image_name=plan.image,
                 spec=spec_of(self.texts[plan.host]),
-                keys=keys_digest(self.cluster, self.host(plan.host), key),
+                keys=self.keys_digest(plan.host, key),
                 code=self.code_digest,
                 image=image,
             )

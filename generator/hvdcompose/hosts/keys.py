@@ -1,5 +1,7 @@
 """The cluster's key: one ed25519 pair; every worker's host key is derived from it, so known_hosts is known ahead.
 
+What fills a host's volumes is put together here: its half of the keys, and the user's secrets.
+
 The private half lies on the client (0600, under the XDG state folder) and on the primary, nowhere else.
 """
 
@@ -7,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +33,9 @@ from hvdcompose.hosts.tars import Entry, file_of, pack
 from hvdcompose.stack.plan import HOST_TARGET, SSH_TARGET
 
 KEY_FILE, FILLED = "id_ed25519", "filled"
+SECRETS_TARGET = f"{HOST_TARGET}/secrets"
+Secrets = Mapping[str, bytes]  # name of the file under /run/secrets -> value
+NO_SECRETS: Secrets = {}
 
 
 def _private_text(key: Ed25519PrivateKey) -> bytes:
@@ -69,10 +76,17 @@ class ClusterKey:
 
     def host_key(self, cluster: str, host: str) -> Ed25519PrivateKey:
         """Return the ssh host key of one worker, derived by HKDF (RFC 5869) so that it is the same after recreation."""
-        info = f"hvdcompose host key/{cluster}/{host}".encode()
-        return Ed25519PrivateKey.from_private_bytes(
-            HKDF(SHA256(), 32, None, info).derive(self.private.private_bytes_raw())
-        )
+        return Ed25519PrivateKey.from_private_bytes(self._derived(f"hvdcompose host key/{cluster}/{host}"))
+
+    def secrets_digest(self, cluster: str, secrets: Secrets) -> str:
+        """Return 16 hex digits over secrets, fit for a label: without the key a weak one cannot be guessed from it."""
+        mac = hmac.new(self._derived(f"hvdcompose secrets/{cluster}"), digestmod="sha256")
+        for name, value in sorted(secrets.items()):
+            mac.update(f"{name}\0{len(value)}\0".encode() + value)
+        return mac.hexdigest()[:16]
+
+    def _derived(self, info: str) -> bytes:
+        return HKDF(SHA256(), 32, None, info.encode()).derive(self.private.private_bytes_raw())
 
 
 def known_hosts(cluster: Cluster, key: ClusterKey) -> str:
@@ -83,8 +97,8 @@ def known_hosts(cluster: Cluster, key: ClusterKey) -> str:
     )
 
 
-def entries_for(cluster: Cluster, host: Host, key: ClusterKey) -> tuple[Entry, ...]:
-    """Return what a host's volumes must hold, owner root: the launcher's or the worker's half of the keys."""
+def entries_for(cluster: Cluster, host: Host, key: ClusterKey, secrets: Secrets = NO_SECRETS) -> tuple[Entry, ...]:
+    """Return what a host's volumes must hold, owner root: the launcher's or the worker's half of the keys; secrets."""
     if host.name == cluster.primary_name:
         ssh = [Entry(f"{SSH_TARGET}/{KEY_FILE}", key.text(), 0o600)]
         own = [Entry(f"{HOST_TARGET}/known_hosts", known_hosts(cluster, key).encode(), 0o644)]
@@ -93,21 +107,36 @@ def entries_for(cluster: Cluster, host: Host, key: ClusterKey) -> tuple[Entry, .
         ssh = [Entry(f"{SSH_TARGET}/authorized_keys", comment, 0o600)]
         host_key = _private_text(key.host_key(cluster.name, host.name))
         own = [Entry(f"{HOST_TARGET}/ssh_host_ed25519_key", host_key, 0o600)]
+    if secrets:
+        own.append(Entry(SECRETS_TARGET, None, 0o700))
+        own += [Entry(f"{SECRETS_TARGET}/{name}", value, 0o400) for name, value in secrets.items()]
     # the last to be unpacked: who finds it, finds all the rest whole
-    own.append(Entry(f"{HOST_TARGET}/{FILLED}", f"{keys_digest(cluster, host, key)}\n".encode(), 0o644))
+    own.append(Entry(f"{HOST_TARGET}/{FILLED}", f"{keys_digest(cluster, host, key, secrets)}\n".encode(), 0o644))
     folders = [Entry(HOST_TARGET, None, 0o700)]
     if not cluster.ssh.managed:
         return (*folders, *own)
     return (Entry(SSH_TARGET, None, 0o700), *ssh, *folders, *own)
 
 
-def keys_tar(cluster: Cluster, host: Host, key: ClusterKey) -> bytes:
+def keys_tar(cluster: Cluster, host: Host, key: ClusterKey, secrets: Secrets = NO_SECRETS) -> bytes:
     """Return the tar that fills a host's volumes, to be unpacked at /."""
-    return pack(entries_for(cluster, host, key))
+    return pack(entries_for(cluster, host, key, secrets))
 
 
-def keys_digest(cluster: Cluster, host: Host, key: ClusterKey) -> str:
-    """Return what identifies a host's keys: 16 hex digits over public halves only, fit for a label."""
+def keys_digest(cluster: Cluster, host: Host, key: ClusterKey, secrets: Secrets = NO_SECRETS) -> str:
+    """Return what identifies what a host's volumes hold, fit for a label: its keys, a dot and the secrets."""
+    assert secrets.keys() == cluster.train.secrets.keys()
+    own = own_keys_digest(cluster, host, key)
+    return f"{own}.{key.secrets_digest(cluster.name, secrets)}" if secrets else own
+
+
+def keys_in_label(label: str) -> str:
+    """Return the part of a digest in a label that `own_keys_digest` makes."""
+    return label.partition(".")[0]
+
+
+def own_keys_digest(cluster: Cluster, host: Host, key: ClusterKey) -> str:
+    """Return what identifies a host's keys: 16 hex digits over public halves only."""
     public = [key.public()] if cluster.ssh.managed else [cluster.ssh.volume]
     if host.name == cluster.primary_name:
         public.append(known_hosts(cluster, key))

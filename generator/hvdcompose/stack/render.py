@@ -17,17 +17,23 @@ from hvdcompose.stack.plan import CODE_TARGET, HOST_TARGET, LABEL, RUNS_TARGET, 
 FORMAT = 1
 SCRIPTS = {  # file in templates/hvd -> (path in the container, mode)
     "hvdlib.py": ("/hvd/hvdlib.py", "0444"),
-    "hvdlog.py": ("/hvd/hvdlog.py", "0444"),
-    "hvdrecord.py": ("/hvd/hvdrecord.py", "0444"),
+    **{
+        f"hvd{name}.py": (f"/hvd/hvd{name}.py", "0444")
+        for name in ("cause", "gather", "hosts", "log", "proc", "record")
+    },
     "rank.py": ("/hvd/rank", "0555"),
+    "prepare.py": ("/hvd/prepare", "0555"),
     "launcher.py": ("/hvd/launcher", "0555"),
     "ssh": ("/hvd/bin/ssh", "0555"),
     "worker.py": ("/hvd/worker", "0555"),
     "sshd_config": ("/hvd/sshd_config", "0444"),
 }
 OF_ROLE = {
-    "launcher": ("launcher.py", "rank.py", "hvdlib.py", "hvdlog.py", "hvdrecord.py", "ssh"),
-    "worker": ("worker.py", "rank.py", "hvdlib.py", "sshd_config"),
+    "launcher": (
+        *("launcher.py", "rank.py", "prepare.py", "ssh", "hvdlib.py", "hvdproc.py", "hvdlog.py"),
+        *("hvdrecord.py", "hvdgather.py", "hvdhosts.py", "hvdcause.py"),
+    ),
+    "worker": ("worker.py", "rank.py", "prepare.py", "sshd_config", "hvdlib.py", "hvdproc.py", "hvdlog.py"),
 }
 _HEADER = re.compile(
     r"\A# hvdcompose (?P<format>\d+) \| cluster: (?P<cluster>\S+) \| host: (?P<host>\S+) \| context: (?P<context>\S+)\n"
