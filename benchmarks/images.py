@@ -14,8 +14,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -69,6 +71,7 @@ class Cluster:
                     there[found.group(1)] = time.monotonic() - began
         if running.returncode or set(there) != set(self.names):
             raise SystemExit(f"apply failed:\n{''.join(told)}")
+        print(f"apply: {', '.join(f'{host} {seconds:.1f} s' for host, seconds in there.items())}", flush=True)
         return there
 
     def loop(self) -> float:
@@ -76,27 +79,25 @@ class Cluster:
         began = time.monotonic()
         subprocess.run(["sh", "loop.sh"], cwd=self.folder, env=self.lab.env, check=True, stdout=subprocess.DEVNULL)
         seconds = time.monotonic() - began
-        for name in self.names:
-            self.docker(name, "image", "inspect", IMAGE)
+        self.on_all("image", "inspect", IMAGE)
+        print(f"shell: {seconds:.1f} s", flush=True)
         return seconds
 
     def clear(self) -> None:
         """Take the image and all containers off the hosts, and let the disk come to rest."""
-        subprocess.run(
-            [HVDCOMPOSE, "down", "--volumes", "--yes"],
-            cwd=self.folder,
-            env=self.lab.env,
-            check=True,
-            capture_output=True,
-        )
-        for name in self.names:
-            self.docker(name, "image", "rm", "--force", IMAGE, check=False)
-            self.docker(name, "image", "prune", "--force")
+        words = [HVDCOMPOSE, "down", "--volumes", "--yes"]
+        subprocess.run(words, cwd=self.folder, env=self.lab.env, check=True, capture_output=True)
+        self.on_all("image", "rm", "--force", IMAGE, check=False)
         os.sync()
 
-    def docker(self, host: str, *words: str, check: bool = True) -> None:
-        """Run docker on a host."""
-        subprocess.run(["docker", "--context", host, *words], env=self.lab.env, check=check, capture_output=True)
+    def on_all(self, *words: str, check: bool = True) -> None:
+        """Run docker on all hosts at once."""
+        commands = [["docker", "--context", name, *words] for name in self.names]
+        nothing = subprocess.DEVNULL
+        running = [subprocess.Popen(words, env=self.lab.env, stdout=nothing, stderr=nothing) for words in commands]
+        codes = [process.wait() for process in running]
+        if check and any(codes):
+            raise SystemExit(f"docker {' '.join(words)}: exit codes {codes}")
 
     def throttled(self, host: str) -> dict[str, str]:
         """Return the environment in which one host takes an image slowly."""
@@ -155,6 +156,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the lab goes all the same
     if options.hosts < 3:
         parser.error("it takes 3 hosts: one of them is slow")
     try:
