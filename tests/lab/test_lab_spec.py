@@ -77,3 +77,22 @@ def test_the_names_of_a_lab():
     assert lab.socket("t3") == Path("/home/me/.local/state/hvdcompose/lab/t/t3/docker.sock")
     assert lab.option == " --name t"
     assert LAB.option == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "lab"),
+    [
+        ("/home/me/.local/state/hvdcompose/lab/lab/lab1/docker.sock", "lab"),
+        ("/s/hvdcompose/lab/two-racks/two-racks12/docker.sock", "two-racks"),
+        ("/var/run/docker.sock", None),
+        ("/s/hvdcompose/lab/Lab/lab1/docker.sock", None),
+        ("ssh://lab1", None),
+    ],
+)
+def test_the_lab_that_a_socket_belongs_to(path, lab):
+    assert spec.lab_of_socket(path) == lab
+
+
+def test_a_socket_of_a_lab_is_known_as_its_own():
+    lab = spec.new_lab("rack", Path("/s"))
+    assert spec.lab_of_socket(str(lab.socket("rack3"))) == "rack"
