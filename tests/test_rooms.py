@@ -16,8 +16,8 @@ ROOMS = {
     "stack": {"config"},
     "hosts": {"config", "stack"},
     "deploy": {"config", "stack", "hosts", "doctor"},
-    "doctor": {"hosts"},
-    "report": {"config", "stack", "deploy", "hosts"},
+    "doctor": {"config", "stack", "hosts"},
+    "report": {"config", "stack", "deploy", "hosts", "doctor"},
     "lab": {"hosts"},
     "console": set(),
     "errors": set(),
@@ -32,6 +32,7 @@ IO = (
 PURE = (
     *(f"config/{path.name}" for path in (PACKAGE / "config").glob("*.py")),
     *(f"stack/{path.name}" for path in (PACKAGE / "stack").glob("*.py")),
+    *(f"doctor/{path.name}" for path in (PACKAGE / "doctor").glob("*.py")),
     *(f"report/{path.name}" for path in (PACKAGE / "report").glob("*.py")),
     *(
         "deploy/reconcile.py",

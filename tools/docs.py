@@ -25,7 +25,6 @@ from hvdcompose.cli.main import app
 from hvdcompose.config.keys import REQUIRED, SECTIONS, Key
 from hvdcompose.config.source import parse_cluster
 from hvdcompose.console import envelope
-from hvdcompose.doctor.rules import RULES
 from hvdcompose.errors import ConfigError, HostError, HostsFailed
 from hvdcompose.hosts.explain import recognise
 from hvdcompose.lab.faults import FAULTS
@@ -174,11 +173,6 @@ def symptoms(_: str) -> str:
     return table(["what was written", "cause", "remedy"], rows)
 
 
-def rules(_: str) -> str:
-    """Return what is looked at before anything starts."""
-    return "".join(f"- {(rule.__doc__ or '').splitlines()[0]}\n" for rule in RULES)
-
-
 def faults(_: str) -> str:
     """Return the ways in which `lab break` breaks a host."""
     rows = [(f"`{fault.name}`", f"`--{fault.value}`" if fault.value else "", fault.shown) for fault in FAULTS]
@@ -213,7 +207,6 @@ MAKERS: dict[str, Callable[[str], str]] = {
     "keys": keys,
     "mistakes": mistakes,
     "options": options,
-    "rules": rules,
     "symptoms": symptoms,
 }
 

@@ -58,6 +58,24 @@ def out(text: str) -> None:
     stream.flush()
 
 
+MARKS = {"FAIL": "bold red", "note": "yellow", "ok": "green"}
+
+
+def out_marked(text: str) -> None:
+    """Print a line of a command's product, on a terminal with these words in their colours."""
+    stream = sys.stdout if _answer is None else sys.stderr
+    if not stream.isatty():
+        out(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text(text)
+    for word, style in MARKS.items():
+        line.highlight_regex(rf"\b{word}\b(?=  |$|:)", style)
+    Console(file=stream, highlight=False, soft_wrap=True).print(line)
+
+
 def want_json(command: str) -> None:
     """Have `end_json` print one envelope on stdout for this command, and everything else go to stderr."""
     global _answer

@@ -34,7 +34,7 @@ train:
 
 
 COMMANDS = (
-    *("init", "render", "plan", "apply", "run", "stop", "runs", "report", "fetch"),
+    *("init", "render", "plan", "doctor", "apply", "run", "stop", "runs", "report", "fetch"),
     *("status", "exec", "logs", "down", "keys", "lab", "schema"),
 )
 
@@ -135,7 +135,9 @@ cluster.yaml:8:7: train.np: must be a whole number from 1 to 1048576, not 0
 """
 
 
-@pytest.mark.parametrize("command", ["render", "plan", "apply", "run", "stop", "status", "logs", "down", "keys rotate"])
+@pytest.mark.parametrize(
+    "command", ["render", "plan", "doctor", "apply", "run", "stop", "status", "logs", "down", "keys rotate"]
+)
 def test_a_wrong_file_is_told_whole_by_every_command(command, desk):
     desk.write(BROKEN)
     desk.docker(CONTEXTS)
@@ -217,7 +219,7 @@ def test_removing_data_asks_first_and_fails_where_nobody_can_be_asked(desk):
 NO_DOCKER = "error: there is no docker command on this machine\n  -> install the Docker CLI and Compose\n"
 
 
-@pytest.mark.parametrize("command", ["plan", "apply", "run", "stop", "status", "logs", "down", "keys rotate"])
+@pytest.mark.parametrize("command", ["plan", "doctor", "apply", "run", "stop", "status", "logs", "down", "keys rotate"])
 def test_no_docker_on_this_machine(command, desk):
     desk.write(TWO)
     desk.env["PATH"] = str(desk.bin)

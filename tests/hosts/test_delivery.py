@@ -8,7 +8,7 @@ import pytest
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.code import Code
-from hvdcompose.hosts.delivery import Versions, code_versions, fill_code, prune_code, put_keys, result_of, try_folders
+from hvdcompose.hosts.delivery import Versions, code_versions, fill_code, prune_code, put_keys, result_of
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.tars import Entry, pack
 
@@ -101,22 +101,6 @@ def test_a_version_in_use_keeps_its_mark(docker, tmp_path):
     )
     prune_code(BETA, "demo", "2")
     assert calls(tmp_path)[1:] == ["volume rm demo-code-1"]
-
-
-def test_folders_are_mounted_before_anything_starts(docker, tmp_path):
-    docker("[ $1 = create ] && echo c0; exit 0")
-    try_folders(BETA, "demo", "img", ["/srv/a", '/srv/b,"c"'])
-    mounts = '--mount type=bind,"source=/srv/a",target=/hvd/try/0,readonly'
-    mounts += ' --mount type=bind,"source=/srv/b,""c""",target=/hvd/try/1,readonly'
-    assert calls(tmp_path) == [" ".join([*HELPER, mounts, "img"]), "rm --force c0"]
-
-
-def test_a_folder_that_is_missing_is_told_with_what_to_do(docker):
-    docker("echo 'invalid mount config for type \"bind\": bind source path does not exist: /srv/a' >&2; exit 1")
-    with pytest.raises(HostError) as caught:
-        try_folders(BETA, "demo", "img", ["/srv/a"])
-    assert caught.value.message == "trying its folders: it has no folder /srv/a, which cluster.yaml mounts"
-    assert caught.value.hint == "make it on that host, or change the volume in cluster.yaml"
 
 
 @pytest.mark.parametrize(("held", "brings"), [("d1", False), ("d0", True), (None, True)])

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import shutil
-import subprocess
-import sys
-
 import pytest
 
-from hvdcompose.hosts.engine import Engine
-from hvdcompose.hosts.keys import ClusterKey
-from hvdcompose.hosts.ssh_folder import LOOK, SshFile, faults, look, strangers
+from hvdcompose.hosts.ssh_folder import SshFile, faults, strangers
 
 FOLDER = "/mnt/nfs2/ssh"
 KEY = "ssh-ed25519 AAAAkey"
@@ -21,18 +12,6 @@ KEY = "ssh-ed25519 AAAAkey"
 
 def entry(name, *, uid=0, mode=0o600, private=False, public=(), readable=True):
     return SshFile(name, uid, mode, private, tuple(public), readable)
-
-
-@pytest.mark.parametrize(
-    ("folder", "source"),
-    [("/nfs/ssh", '"source=/nfs/ssh"'), ("/nfs/a,b", '"source=/nfs/a,b"'), ('/nfs/"a', '"source=/nfs/""a"')],
-)
-def test_any_path_reaches_docker_whole(folder, source, program, tmp_path):
-    """docker reads --mount as a line of CSV."""
-    program("docker", f"printf '%s\\n' \"$@\" > {tmp_path}/words; echo '[]'\n")
-    assert look(Engine("alpha", "alpha"), "trainer:1", folder) == ()
-    words = (tmp_path / "words").read_text().splitlines()
-    assert words[words.index("--mount") + 1] == f"type=bind,{source},target=/root/.ssh,readonly"
 
 
 HOME = entry(".", mode=0o700)
@@ -156,55 +135,3 @@ STRANGERS = [
 @pytest.mark.parametrize(("primary", "secondary", "expected"), STRANGERS)
 def test_strangers(primary, secondary, expected):
     assert strangers(primary, secondary) is expected
-
-
-def look_into(folder):
-    """Run the script as it runs in the image."""
-    done = subprocess.run([sys.executable, "-c", LOOK, str(folder)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return {row["name"]: row for row in json.loads(done.stdout)}
-
-
-@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs the ssh client's ssh-keygen")
-def test_the_look_into_a_real_folder(tmp_path):
-    key = ClusterKey.generate()
-    tmp_path.chmod(0o750)
-    (tmp_path / "id_mine").write_bytes(key.text())
-    (tmp_path / "id_mine").chmod(0o644)  # ssh-keygen would not read it where it lies
-    (tmp_path / "authorized_keys").write_text(
-        f'# comment\n\n{key.public()} me@here\nfrom="10.0.0.0/8",no-pty ssh-rsa AAAAother you\n'
-    )
-    (tmp_path / "authorized_keys").chmod(0o640)
-    (tmp_path / "known_hosts").write_text("[10.0.0.2]:12345 ssh-ed25519 AAAA\n")
-    found = look_into(tmp_path)
-    assert set(found) == {".", "id_mine", "authorized_keys", "known_hosts"}
-    assert (found["."]["uid"], found["."]["mode"]) == (os.geteuid(), 0o750)
-    assert (found["id_mine"]["private"], found["id_mine"]["public"]) == (True, [key.public()])
-    assert found["authorized_keys"]["mode"] == 0o640
-    assert found["authorized_keys"]["public"] == [key.public(), "ssh-rsa AAAAother"]
-    assert (found["known_hosts"]["private"], found["known_hosts"]["public"]) == (False, [])
-
-
-@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs the ssh client's ssh-keygen")
-def test_a_key_with_a_passphrase_gives_no_public_half(tmp_path):
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(tmp_path / "id_ed25519")], check=True
-    )
-    found = look_into(tmp_path)
-    assert (found["id_ed25519"]["private"], found["id_ed25519"]["public"]) == (True, [])
-    assert found["id_ed25519.pub"]["private"] is False
-
-
-def test_a_link_to_nowhere_in_the_folder_does_not_end_the_look(tmp_path):
-    (tmp_path / "authorized_keys").write_text(f"{KEY}\n")
-    (tmp_path / "agent").symlink_to(tmp_path / "gone")
-    found = look_into(tmp_path)
-    assert found["authorized_keys"]["public"] == [KEY]
-
-
-def test_key_types_are_told_apart_from_options(tmp_path):
-    blob = base64.b64encode(b"x" * 40).decode()
-    lines = [f"{kind} {blob} c" for kind in ("ecdsa-sha2-nistp256", "sk-ssh-ed25519@openssh.com", "ssh-dss")]
-    (tmp_path / "authorized_keys").write_text("\n".join(lines))
-    found = look_into(tmp_path)
-    assert found["authorized_keys"]["public"] == [" ".join(line.split()[:2]) for line in lines]

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from hvdcompose import __version__
-from hvdcompose.cli import history, hosts, init, inside, lab, render, runs, schema
+from hvdcompose.cli import doctor, history, hosts, init, inside, lab, render, runs, schema
 from hvdcompose.errors import INTERRUPTED, HvdError, UsageError, ViewEnded
 
 # looking for pydantic plugins reads the metadata of every installed package: 60 ms of each command, for nothing
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (init, render, runs, history, hosts, inside, schema):
+for module in (init, render, doctor, runs, history, hosts, inside, schema):
     module.register(app)
 app.add_typer(lab.app, name="lab", rich_help_panel="Try it")
 

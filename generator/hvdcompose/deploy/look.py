@@ -12,7 +12,10 @@ from hvdcompose.deploy.images import builder_image, image_needs, meant, settled_
 from hvdcompose.deploy.neighbours import conflicts
 from hvdcompose.deploy.reconcile import ImageNeeds, Launch, Plan, foreign, reconcile
 from hvdcompose.deploy.target import Target
-from hvdcompose.doctor.rules import Facts, findings
+from hvdcompose.doctor.facts import Facts, HostFacts
+from hvdcompose.doctor.rule import Finding
+from hvdcompose.doctor.rules import errors as wrong_in
+from hvdcompose.doctor.rules import findings
 from hvdcompose.errors import HostError, HostsFailed, Refused
 from hvdcompose.hosts import process
 from hvdcompose.hosts.delivery import FILL, Unread, adopt_key, code_versions, launched
@@ -40,6 +43,7 @@ class Seen:
     launch: Launch | None
     history: frozenset[str] | None = None
     unreachable_gone: Mapping[str, HostError] = field(default_factory=dict)
+    engines: Mapping[str, EngineFacts] = field(default_factory=dict)  # asked where something is to be done
 
     def container(self, host: str, service: str) -> Container | None:
         """Return a service's container on a host, or None."""
@@ -122,7 +126,8 @@ def look(
     plan = reconcile(
         desired, observed, launch, history=history, images=needs, code_missing=missing, gone=gone, replace=replace
     )
-    return dataclasses.replace(seen, image=image, plan=plan, launch=launch, history=history)
+    engines = {name: told.engine for name, told in details.items()}
+    return dataclasses.replace(seen, image=image, plan=plan, launch=launch, history=history, engines=engines)
 
 
 def refuse_foreign(target: Target, observed: Mapping[str, Observed]) -> None:
@@ -230,21 +235,19 @@ def _details(target: Target) -> dict[str, Details]:
     outcomes = on_all([*target.engines, CLIENT_IMAGE], ask)
     must({name: outcomes[name] for name in target.engines}, "asking the hosts")
     details = {name: told for name, told in values(outcomes).items() if isinstance(told, Details)}
-    facts = Facts(
-        compose=str(outcomes[CLIENT_IMAGE].value or ""),
-        engines={name: told.engine for name, told in details.items()},
-        contexts={name: plan.context for name, plan in target.plans.items()},
-    )
-    refuse(facts)
+    hosts = {name: HostFacts(target.host(name), engine=told.engine) for name, told in details.items()}
+    refuse_errors(Facts(target.cluster, hosts, compose=str(outcomes[CLIENT_IMAGE].value or "")))
     return details
 
 
-def refuse(facts: Facts) -> None:
-    """Raise Refused with every finding and its remedy."""
+def refuse_errors(facts: Facts) -> list[Finding]:
+    """Return what the rules only note. Raises Refused with everything that would stop the run, and its remedies."""
     found = findings(facts)
-    if found:
-        remedies = "\n".join(dict.fromkeys(finding.remedy for finding in found))
-        raise Refused("\n".join(str(finding) for finding in found), hint=remedies)
+    wrong = wrong_in(found)
+    if wrong:
+        remedies = "\n".join(dict.fromkeys(finding.remedy for finding in wrong))
+        raise Refused("\n".join(str(finding) for finding in wrong), hint=remedies)
+    return found
 
 
 def compose_version() -> str:

@@ -24,7 +24,7 @@ STOP_SECONDS = 60.0
 def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
     """Carry out the plan; return the id of the run that was launched, or None.
 
-    Raises HostsFailed with every host's error; Refused for a live run, GPUs or an ssh folder that will not do.
+    Raises HostsFailed with every host's error; Refused for a live run, and for what `doctor` finds.
     """
     refuse_disturbance(seen)
     composefiles.write_all(target.root, target.cluster.name, target.texts)
@@ -40,7 +40,7 @@ def converge(target: Target, seen: Seen, report: Reporter) -> str | None:
         return None
     image = deliver_image(target, seen, report)
     seen = _with_image(target, seen, image, report)
-    refuse_what_cannot_start(target, seen)
+    refuse_what_cannot_start(target, seen, image, report)
     _tidy(target, seen)
     deliver_code(target, seen, report)
     _stop_live(target, seen, report)

@@ -1,78 +1,54 @@
-"""Try what the containers will need, before anything starts: folders, GPUs, a user's own ssh folder."""
+"""Before anything starts: `doctor` looks at the hosts, at all of it only where something changed since last time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from hvdcompose.deploy.look import Seen, must
+from hvdcompose.deploy.examine import digest, examine, glance
+from hvdcompose.deploy.look import Seen, refuse_errors
+from hvdcompose.deploy.reporter import Reporter
 from hvdcompose.deploy.target import Target
-from hvdcompose.errors import HostError, HostsFailed, Refused
-from hvdcompose.hosts.delivery import try_folders
-from hvdcompose.hosts.fanout import errors, on_all, values
-from hvdcompose.hosts.gpus import try_gpus
-from hvdcompose.hosts.ssh_folder import faults, look, strangers
+from hvdcompose.doctor.facts import Facts
+from hvdcompose.errors import HostsFailed
+from hvdcompose.hosts.green import last_green, remember_green
 
 
-def refuse_what_cannot_start(target: Target, seen: Seen) -> None:
-    """Try folders and GPUs, look into the user's ssh folder: before anything starts. Raises HostsFailed, Refused."""
-    changing = seen.plan.changing
-    folders = {name: [m.source for m in plan.mounts if m.is_path] for name, plan in target.plans.items()}
-    cluster = target.cluster
-    mounting = [name for name, paths in folders.items() if name in changing and paths]
-    must(
-        on_all(
-            mounting, lambda name: try_folders(target.engines[name], cluster.name, cluster.image.name, folders[name])
-        ),
-        "trying the folders that are mounted",
-    )
-    with_gpus = [name for name, plan in target.plans.items() if name in changing and plan.gpus.kind != "none"]
-    outcomes = on_all(
-        with_gpus,
-        lambda name: try_gpus(target.engines[name], target.cluster.image.name, target.plans[name].gpus),
-    )
-    must(outcomes, "trying the GPUs")
-    _refuse_uncounted(target, values(outcomes))
-    if not target.cluster.ssh.managed:
-        _refuse_ssh_folder(target)
+def refuse_what_cannot_start(target: Target, seen: Seen, image: str, report: Reporter) -> None:
+    """Look at all hosts and between them, or only into a container where one is made, if the rest is known to be well.
+
+    Raises HostsFailed where a host stops to answer, Refused for what would stop the run.
+    """
+    if not seen.plan.changing:
+        return
+    looked_at = digest(target, seen.engines, image)
+    if last_green(target.cluster) == looked_at:
+        refuse_errors(_answered(glance(target, _worth_a_glance(target, seen), seen.engines)))
+        return
+    remember_green(target.cluster, "")
+    found = refuse_errors(_answered(examine(target)))
+    for note in found:
+        report.host(note.host, f"note: {note.message}")
+    remember_green(target.cluster, looked_at)
 
 
-def _refuse_uncounted(target: Target, counted: Mapping[str, int]) -> None:
-    """With `gpus: all`, GPUs that are counted here must fit the ranks; 0 says only that the image cannot count them."""
-    told = {}
-    for name, number in counted.items():
-        host = target.host(name)
-        if host.gpus.kind != "all":
-            continue
-        if number > 1 and not host.slots_given:
-            told[name] = f"`gpus: all` gives {number} GPUs, and `slots` does not say how many ranks use them"
-        elif 0 < number < host.slots:
-            told[name] = f"{host.slots} slots but only {number} GPU{'s' * (number > 1)} there"
-    if told:
-        raise Refused(
-            "\n".join(f"hosts.{name}: {text}" for name, text in told.items()),
-            hint="; ".join(f"hosts.{name}: slots: {counted[name]}" for name in told),
-        )
-
-
-def _refuse_ssh_folder(target: Target) -> None:
-    folder = target.cluster.ssh.volume
-    outcomes = on_all(target.engines, lambda name: look(target.engines[name], target.cluster.image.name, folder))
-    files, primary = values(outcomes), target.primary.host
-    told = [
-        HostError(name, fault)
-        for name, entries in files.items()
-        for fault in faults(folder, entries, launches=name == primary)
+def _worth_a_glance(target: Target, seen: Seen) -> list[str]:
+    """Return the hosts where a container is made of what may have gone since: folders, GPUs, a user's own keys."""
+    return [
+        name
+        for name, plan in target.plans.items()
+        if not plan.ssh_managed
+        or (name in seen.plan.changing and (plan.gpus.kind != "none" or any(mount.is_path for mount in plan.mounts)))
     ]
-    told += [
-        HostError(name, f"{folder}/authorized_keys has none of the keys that {primary} offers")
-        for name, entries in files.items()
-        if name != primary and strangers(files.get(primary, ()), entries)
-    ]
-    failed = errors(outcomes)
-    if failed:
-        raise HostsFailed(f"the ssh folder {folder} will not do; nothing was launched", [*failed, *told])
-    if told:
-        raise Refused(
-            "\n".join(f"{fault.host}: {fault.message}" for fault in told),
-            hint="or let hvdcompose keep the keys: name a volume in `ssh.volume` instead of a path",
-        )
+
+
+def _answered(facts: Facts) -> Facts:
+    lost = [host.error for host in facts.hosts.values() if host.error is not None]
+    if lost:
+        count = f"{len(lost)} of {len(facts.hosts)} hosts failed"
+        raise HostsFailed(f"looking at the hosts: {count}; nothing was launched", lost)
+    return facts
+
+
+def remember(target: Target, facts: Facts, *, green: bool) -> None:
+    """Keep that a whole look found nothing, so that the next apply need not look again; or that it found something."""
+    images = {host.image.digest for host in facts.hosts.values() if host.image is not None}
+    whole = len(images) == 1 and all(host.probe is not None for host in facts.hosts.values())
+    remember_green(target.cluster, digest(target, facts.engines, images.pop()) if green and whole else "")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hvdcompose.config.first import HostFacts, Nic
-from hvdcompose.doctor.rules import Facts, engines_are_rootful, engines_differ
+from hvdcompose.doctor.rules_engine import unfit
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import errors, on_all, values
@@ -37,13 +37,12 @@ def scout_all(endpoints: Mapping[str, str], image: str, known: Mapping[str, Know
     engines = {name: Engine(name, name, endpoint) for name, endpoint in endpoints.items()}
     outcomes = on_all(engines, lambda name: scout(engines[name], image))
     answers = values(outcomes)
-    facts = Facts("", {name: answer.engine for name, answer in answers.items()}, {name: name for name in answers})
-    unfit = {error.host: error for error in errors(outcomes)}
-    for rule in (engines_are_rootful, engines_differ):
-        for finding in rule(facts):
-            unfit.setdefault(finding.host, HostError(finding.host, finding.message, hint=finding.remedy))
-    hosts = tuple(_facts(name, answer, known.get(name)) for name, answer in answers.items() if name not in unfit)
-    return Scouting(hosts, {name: unfit[name] for name in endpoints if name in unfit})
+    found = {name: answer.engine for name, answer in answers.items()}
+    left_out = {error.host: error for error in errors(outcomes)}
+    for finding in unfit(found, {}):
+        left_out.setdefault(finding.host, HostError(finding.host, finding.message, hint=finding.remedy))
+    hosts = tuple(_facts(name, answer, known.get(name)) for name, answer in answers.items() if name not in left_out)
+    return Scouting(hosts, {name: left_out[name] for name in endpoints if name in left_out})
 
 
 def _facts(context: str, answer: Scouted, known: Known | None) -> HostFacts:

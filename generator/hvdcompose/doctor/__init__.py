@@ -1,1 +1,1 @@
-"""What could stop a run: facts gathered from the hosts, and rules over them."""
+"""What could stop a run: facts gathered from the hosts, and rules over them. Pure."""

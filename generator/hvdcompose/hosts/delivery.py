@@ -84,15 +84,6 @@ def _remove(engine: Engine, container: str) -> None:
     engine.call("rm", "--force", container, doing="removing a container", deadline=ACT_SECONDS)
 
 
-def try_folders(engine: Engine, cluster: str, image: str, folders: Iterable[str]) -> None:
-    """Mount host folders, or files, into a container that is never started. Raises HostError where one is missing."""
-    options = []
-    for number, folder in enumerate(folders):
-        source = f"source={folder}".replace('"', '""')  # quoted as CSV wants it: a path may hold a comma
-        options += ["--mount", f'type=bind,"{source}",target=/hvd/try/{number},readonly']
-    _remove(engine, _helper(engine, cluster, image, *options, doing="trying its folders"))
-
-
 def fill_code(engine: Engine, cluster: str, image: str, code: Code) -> bool:
     """Make and fill the volume of this version of the code; return False where the host has it. Raises HostError.
 

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Known:
-    """A failure that is recognised by its text; `{0}` in the sentences is the pattern's first group."""
+    """A failure that is recognised by its text; `{0}` in the sentences is the pattern's first group.
+
+    about: what of a container's making it stands for, "" for none: folder, gpus, ulimits, disk, image or python.
+    """
 
     pattern: str
     message: str
     hint: str | None = None
+    about: str = ""
 
 
 NO_REGISTRY = "without a registry: have the image on this machine, and apply sends it (`pull: missing`)"
@@ -65,38 +69,50 @@ KNOWN = (
         r'could not select device driver "(?:nvidia)?"',  # "" from `docker run --gpus`
         "its Docker engine has no NVIDIA GPU runtime",
         "install the NVIDIA Container Toolkit there and restart docker; `gpus: none` runs without GPUs",
+        about="gpus",
     ),
     Known(
         r'could not select device driver "cdi"',
         "its Docker engine does not know CDI: that takes engine 25 or later with the feature switched on",
         'on that host: {{"features": {{"cdi": true}}}} in /etc/docker/daemon.json, then restart docker',
+        about="gpus",
     ),
     Known(
         r"unresolvable CDI devices ([^\s\"]+)",
         "its Docker engine knows no CDI device {0}",
         "on that host: nvidia-ctk cdi list; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        about="gpus",
     ),
-    Known(r"unsatisfied condition: ([^,\s]+)", "the image needs {0}; its GPU driver is older", "update it there"),
+    Known(
+        r"unsatisfied condition: ([^,\s]+)",
+        "the image needs {0}; its GPU driver is older",
+        "update it there",
+        about="gpus",
+    ),
     Known(
         r"device error: ([^:]+): unknown device",
         "it has no such GPU: {0}",
         "on that host: nvidia-smi -L lists its GPUs",
+        about="gpus",
     ),
     Known(
         r"no space left on device",
         "its disk is full",
         "on that host: docker system df shows what takes the space, docker system prune frees it",
+        about="disk",
     ),
-    Known(r"No such image: (\S*[^\s:])", "it has no image {0}"),
+    Known(r"No such image: (\S*[^\s:])", "it has no image {0}", about="image"),
     Known(
         r"(?:bind source path does not exist|bind mount source path does not exist|mountpoint for .* not found): (\S+)",
         "it has no folder {0}, which cluster.yaml mounts",
         "make it on that host, or change the volume in cluster.yaml",
+        about="folder",
     ),
     Known(
         r"error setting rlimits|operation not permitted.*rlimit|setting rlimit",
         "its engine may not set the ulimits of cluster.yaml",
         "lower or drop `ulimits` for this host",
+        about="ulimits",
     ),
     Known(
         r"pull access denied|authentication required|unauthorized|from daemon: denied",
@@ -104,11 +120,12 @@ KNOWN = (
         f"docker login REGISTRY on this machine: its login is used\n{NO_REGISTRY}",
     ),
     Known(r"no matching manifest for (\S+)", "the image is not made for its architecture ({0})"),
-    Known(r"exec format error", "the image is made for another architecture"),
+    Known(r"exec format error", "the image is made for another architecture", about="image"),
     Known(
         r"exec /hvd/\w+ failed: No such file|env: .?python3.?: No such file|can't execute 'python3'",
         "the image has no python3",
         "the image needs Python 3, Horovod and OpenSSH",
+        about="python",
     ),
     Known(
         r"is restarting, wait until the container is running|unable to upgrade to tcp, received 409|is not running$",
@@ -118,6 +135,7 @@ KNOWN = (
         r"exec: \"?([^\":]+)\"?: (?:stat [^:]+: no such file|executable file not found)",
         "the image has no {0}",
         "the image needs Python 3, Horovod and OpenSSH",
+        about="python",
     ),
 )  # fmt: skip
 
@@ -130,11 +148,24 @@ def explain(text: str) -> tuple[str, str | None]:
 
 def recognise(text: str) -> tuple[str, str | None] | None:
     """Return (sentence, hint) for a failure that is known, or None."""
+    found = _find(text)
+    if found is None:
+        return None
+    known, groups = found
+    return known.message.format(*groups), known.hint.format(*groups) if known.hint else None
+
+
+def about(text: str) -> tuple[str, str]:
+    """Return (what of a container's making failed, which one of them), "" for what is not known."""
+    found = _find(text)
+    return (found[0].about, found[1][0]) if found else ("", "")
+
+
+def _find(text: str) -> tuple[Known, list[str]] | None:
     for known in KNOWN:
         found = re.search(
             known.pattern, text, re.IGNORECASE | re.DOTALL if "rlimit" in known.pattern else re.IGNORECASE
         )
         if found:
-            groups = [group or "" for group in found.groups()] or [""]
-            return known.message.format(*groups), known.hint.format(*groups) if known.hint else None
+            return known, [group or "" for group in found.groups()] or [""]
     return None

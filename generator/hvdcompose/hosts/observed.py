@@ -121,6 +121,9 @@ class EngineFacts:
     version: str
     rootless: bool
     architecture: str
+    selinux: bool = False
+    cgroup_driver: str = ""
+    cgroup_version: str = ""
 
 
 def parse_info(host: str, text: str) -> EngineFacts:
@@ -128,11 +131,15 @@ def parse_info(host: str, text: str) -> EngineFacts:
     told = json.loads(text)
     if told.get("ServerErrors"):
         raise HostError(host, f"its Docker engine does not answer: {told['ServerErrors'][0]}")
+    security = told.get("SecurityOptions") or []
     return EngineFacts(
         id=str(told.get("ID", "")),
         version=str(told.get("ServerVersion", "")),
-        rootless=any("name=rootless" in option for option in told.get("SecurityOptions") or []),
+        rootless=any("name=rootless" in option for option in security),
         architecture=str(told.get("Architecture", "")),
+        selinux=any("name=selinux" in option for option in security),
+        cgroup_driver=str(told.get("CgroupDriver", "")),
+        cgroup_version=str(told.get("CgroupVersion", "")),
     )
 
 

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections import deque
@@ -220,6 +221,69 @@ def _arriving(process: subprocess.Popen[bytes], patience: Callable[[], float | N
             yield line.decode(errors="replace").rstrip("\r")
         if not chunk:
             return
+
+
+class Dialog:
+    """A command that is spoken to line by line: `say` to its stdin, `hear` from its stdout; stderr is kept apart."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._process, self._errors = process, errors
+        self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
+        self._unsent, self._rest = b"", b""
+        os.set_blocking(self._in, False)
+
+    def say(self, line: str) -> None:
+        """Send a line, at the next `hear`: a command that does not read must not hold us up."""
+        self._unsent += line.encode() + b"\n"
+
+    def hear(self, seconds: float) -> str | None:
+        """Return the next line, None where the command ends first. Raises TimeoutError."""
+        limit = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            wants = [self._in] if self._unsent else []
+            ready, writable, _ = select.select([self._out], wants, [], max(0.0, limit - time.monotonic()))
+            if writable:
+                self._send()
+            if ready:
+                chunk = os.read(self._out, 1 << 16)
+                if not chunk:
+                    return None
+                self._rest += chunk
+            elif not writable:
+                raise TimeoutError
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode(errors="replace")
+
+    def _send(self) -> None:
+        try:
+            self._unsent = self._unsent[os.write(self._in, self._unsent) :]
+        except BrokenPipeError:
+            self._unsent = b""  # its stdout will say that it has ended
+        except BlockingIOError:
+            pass
+
+    def finish(self, seconds: float) -> Completed:
+        """End what is said and wait; return how the command ended. `child` kills what goes on longer."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        timed_out = False
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        self._errors.seek(0)
+        told = self._errors.read().decode(errors="replace")
+        return Completed(self._process.returncode or 0, "", told, timed_out=timed_out)
+
+
+@contextlib.contextmanager
+def dialog(words: Sequence[str]) -> Iterator[Dialog]:
+    """Start a command to speak to; it is ended on leaving."""
+    pipe = subprocess.PIPE
+    with tempfile.TemporaryFile() as errors, child(words, stdin=pipe, stdout=pipe, stderr=errors) as process:
+        yield Dialog(process, errors)
 
 
 def end_children() -> None:

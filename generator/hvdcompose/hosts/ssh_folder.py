@@ -1,50 +1,10 @@
-"""A user's own ssh folder (NFS) as the run will see it: what is in it, and what about it keeps logins out."""
+"""An ssh folder (a user's own on NFS, or ours) as the run will see it: what about it keeps logins out. Pure."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from hvdcompose.hosts.engine import Engine
-from hvdcompose.stack.plan import SSH_TARGET
-
-LOOK_SECONDS = 60.0
-# runs in the image; -P "" makes ssh-keygen fail rather than ask for a passphrase, and a copy of mode 0600 is read
-# because ssh-keygen, too, refuses a key that others may read
-LOOK = """
-import json, os, subprocess, sys, tempfile
-folder, found, listed = sys.argv[1], [], True
-try:
-    names = sorted(os.listdir(folder))
-except OSError:
-    names, listed = [], False
-for name in [".", *names]:
-    path = os.path.join(folder, name)
-    try:
-        stat = os.stat(path)
-    except OSError:
-        continue
-    entry = {"name": name, "uid": stat.st_uid, "mode": stat.st_mode & 0o7777}
-    entry.update({"private": False, "public": [], "readable": listed})
-    if os.path.isfile(path):
-        try:
-            text = open(path, errors="replace").read(1000000)
-        except OSError:
-            text, entry["readable"] = "", False
-        if "PRIVATE KEY-----" in text:
-            entry["private"] = True
-            with tempfile.NamedTemporaryFile("w") as copy:
-                copy.write(text)
-                copy.flush()
-                made = subprocess.run(["ssh-keygen", "-y", "-P", "", "-f", copy.name], capture_output=True, text=True)
-            entry["public"] = [" ".join(made.stdout.split()[:2])] if made.returncode == 0 else []
-        elif name == "authorized_keys":
-            words = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-            entry["public"] = [" ".join(line[i:i + 2]) for line in words for i in range(len(line) - 1)
-                               if line[i].startswith(("ssh-", "ecdsa-", "sk-"))]
-    found.append(entry)
-print(json.dumps(found))
-"""
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -58,18 +18,10 @@ class SshFile:
     public: tuple[str, ...]
     readable: bool
 
-
-def look(engine: Engine, image: str, folder: str) -> tuple[SshFile, ...]:
-    """List a host's ssh folder from inside a container. Raises HostError, also when the folder is not there."""
-    source = f"source={folder}".replace('"', '""')  # quoted as CSV wants it: a path may hold a comma
-    mount = f'type=bind,"{source}",target={SSH_TARGET},readonly'
-    words = ["run", "--rm", "--pull", "never", "--network", "none", "--user", "0:0", "--mount", mount]
-    words += ["--entrypoint", "python3", image, "-c", LOOK, SSH_TARGET]
-    told = json.loads(engine.call(*words, doing=f"looking into {folder}", deadline=LOOK_SECONDS))
-    return tuple(
-        SshFile(row["name"], row["uid"], row["mode"], row["private"], tuple(row["public"]), row["readable"])
-        for row in told
-    )
+    @classmethod
+    def parse(cls, row: Mapping[str, Any]) -> SshFile:
+        """Return the entry that a helper container printed."""
+        return cls(row["name"], row["uid"], row["mode"], row["private"], tuple(row["public"]), row["readable"])
 
 
 def faults(folder: str, files: tuple[SshFile, ...], *, launches: bool) -> list[str]:

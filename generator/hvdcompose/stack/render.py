@@ -97,6 +97,17 @@ def _render(plan: HostPlan, *, spec: str) -> str:
     )
 
 
+def probe_scripts() -> dict[str, str]:
+    """Return {module: text} of what the helper container of `doctor` runs, the launcher's own login among it."""
+    names = [path.name for path in (templates() / "hvd").glob("*.py")]
+    return {name.removesuffix(".py"): _script(name) for name in sorted(names)}
+
+
+def ssh_wrapper() -> str:
+    """Return the `ssh` that is first on the launcher's PATH."""
+    return _script("ssh")
+
+
 def render_command(words: Sequence[str]) -> str:
     """Return a Compose file that gives the launcher another command; to be laid over the host's own."""
     listed = "".join(f"      - {scalar(word)}\n" for word in words)
