@@ -39,12 +39,9 @@ def network(host: dict[str, Any]) -> dict[str, Any]:
     """Return every interface with its addresses and MTU, and what the host's `address` resolves to here."""
     found = {}
     for name, addresses in hvdlib.interfaces().items():
-        try:
-            with open(f"/sys/class/net/{name}/mtu", encoding="ascii") as file:
-                mtu = int(file.read())
-        except (OSError, ValueError):
-            mtu = 0
-        found[name] = {"addresses": addresses, "mtu": mtu}
+        mtu = text_of(f"/sys/class/net/{name}/mtu").strip()
+        down = text_of(f"/sys/class/net/{name}/operstate").strip() == "down"  # the loopback's is "unknown"
+        found[name] = {"addresses": addresses, "mtu": int(mtu) if mtu.isdigit() else 0, "up": not down}
     try:
         resolved, why = socket.gethostbyname(host["address"]), ""
     except OSError as error:

@@ -113,11 +113,11 @@ CASES = [
         id="another cluster",
     ),
     pytest.param(
-        spoil(well(), "beta", engine=engine_of("beta", "19.03.1")),
-        ["note engine beta: its Docker 19.03.1 is older than any that was tried"],
-        id="an engine of 2019",
+        spoil(well(), "beta", engine=engine_of("beta", "20.10.24")),
+        ["note engine beta: its Docker 20.10.24 is old: it knows no CDI, and gets no fixes any more"],
+        id="an engine of 2020",
     ),
-    pytest.param(spoil(well(), "beta", engine=engine_of("beta", "20.10.24")), [], id="one of 2020"),
+    pytest.param(spoil(well(), "beta", engine=engine_of("beta", "25.0.1")), [], id="one of 2024"),
     pytest.param(
         replace(spoil(well(), "beta", image=OTHER, probe=None), image_differs=frozenset({"beta"})),
         ["error image beta: its image trainer:1 is bbbb, this machine's is aaaa"],
@@ -210,8 +210,21 @@ CASES = [
     ),
     pytest.param(
         refused(spoil(well(), "beta", probe=None), "beta", "disk", "its disk is full"),
-        ["error disk beta: its disk is full: no container can be made"],
+        ["error disk beta: its disk is full: there is no room for a container"],
         id="no space for a container",
+    ),
+    pytest.param(
+        replace(
+            refused(spoil(well(), "beta", image=None, probe=None), "beta", "disk", "its disk is full"),
+            image_comes=frozenset({"beta"}),
+        ),
+        ["error disk beta: its disk is full: there is no room for the image"],
+        id="no space for the image",
+    ),
+    pytest.param(
+        calls(spoil(well(), "beta", interfaces={"eth0": Nic(("10.0.0.2",), up=False)}), "no route", BETA, ports=True),
+        ["error address beta: its eth0, which has the address 10.0.0.2, is down"],
+        id="a cable that is out",
     ),
     pytest.param(
         spoil(well(), "beta", disks=(disk(), disk("/data", free=2**20, total=100 * 2**20))),

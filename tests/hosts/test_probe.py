@@ -114,7 +114,8 @@ first = json.loads(sys.stdin.readline())
 assert "def main" in first["scripts"]["probe"]
 disk = {Disk("/dev/shm").__dict__}
 print(json.dumps(dict(
-    interfaces={{"eth0": dict(addresses=["10.0.0.2"], mtu=1500)}}, resolved="10.0.0.2", unresolved="", shm=disk,
+    interfaces={{"eth0": dict(addresses=["10.0.0.2"], mtu=1500, up=True)}},
+    resolved="10.0.0.2", unresolved="", shm=disk,
     limits={{}}, disks=[], listings={{}}, programs={{}}, versions={{}}, built_with=[], account=dict(home="", shell=""),
     gpus=dict(rows=[], error="", asked=False, driver=False), rdma=dict(cards=[], device=False), ssh_folder=[],
     cores=1, memory=1, ssh_free=True, holder="", ports=[2000],

@@ -20,7 +20,7 @@ from hvdcompose.hosts.fanout import Outcome, begin, errors, on_all, values
 from hvdcompose.hosts.gpus import count_listed
 from hvdcompose.hosts.images import client_image, image_facts
 from hvdcompose.hosts.observed import EngineFacts, engine_facts, observe
-from hvdcompose.hosts.probe import Helper, Login, Reach, Wants, new_token, open_helper
+from hvdcompose.hosts.probe import Helper, Login, Reach, Wants, new_token, open_helper, try_space
 
 SMI_SECONDS = 30.0
 
@@ -90,8 +90,11 @@ def _ask(target: Target, name: str) -> Asked:
     told = [] if worker is not None and worker.live else conflicts({name: plan}, {name: observed}, [name])
     taken = tuple((str(one).removeprefix(f"{name}: "), one.remedy) for one in told)
     facts = HostFacts(target.host(name), engine=about, image=image, image_asked=True, worker=worker, taken=taken)
-    if image is None or host_network_is_private(about):
-        return Asked(facts)  # there is nothing to make a helper of; or what it saw would be the engine's own network
+    if host_network_is_private(about):
+        return Asked(facts)  # what a helper saw would be the engine's own network
+    if image is None:
+        full = try_space(engine)  # there is nothing to make a helper of
+        return Asked(dataclasses.replace(facts, refusals=(full,) if full else ()))
     volumes = frozenset(engine.call("volume", "ls", "--quiet", doing="asking for its volumes").split())
     asked = _opened(engine, Wants(plan, new_token(), volumes), facts)
     if worker is not None and worker.live and facts.reserves_gpus:

@@ -72,7 +72,8 @@ def disks_are_not_full(facts: Facts) -> Iterator[At]:
     for name, host in facts.hosts.items():
         for refusal in host.refusals:
             if refusal.about == "disk":
-                yield At(name, "its disk is full: no container can be made", found="0 MiB")
+                what = "the image" if host.image_asked and host.image is None else "a container"
+                yield At(name, f"its disk is full: there is no room for {what}")
         for disk in host.probe.disks if host.probe else ():
             if disk.error or not disk.writable:
                 continue

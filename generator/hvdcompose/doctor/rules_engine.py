@@ -10,7 +10,7 @@ from hvdcompose.hosts.observed import EngineFacts
 
 TITLE = "This machine, contexts and engines"
 OLDEST_COMPOSE = (2, 23, 1)  # the first that takes `configs: content:`
-OLDEST_ENGINE = (20, 10)  # the oldest that is tried
+OLDEST_ENGINE = (25, 0)  # the first with CDI; those before get no fixes any more
 
 
 @rule(
@@ -94,14 +94,13 @@ def unfit(engines: Mapping[str, EngineFacts], contexts: Mapping[str, str]) -> li
 
 
 @rule("engine", level="note", needs="engine", remedy="update Docker there when it suits")
-def engines_are_not_older_than_what_was_tried(facts: Facts) -> Iterator[At]:
-    """An engine before 20.10 may do, but nobody tried it with hvdcompose."""
+def engines_are_not_old(facts: Facts) -> Iterator[At]:
+    """An engine before 25 does, from 20.10 on; it knows no CDI (`gpus: {driver: cdi}`), and gets no fixes any more."""
     for name, host in facts.hosts.items():
         version = version_of(host.engine.version) if host.engine else ()
-        if host.engine and version and version < OLDEST_ENGINE:
-            yield At(
-                name, f"its Docker {host.engine.version} is older than any that was tried", wanted="20.10 or later"
-            )
+        if host.engine and version and version < OLDEST_ENGINE and not host_network_is_private(host.engine):
+            message = f"its Docker {host.engine.version} is old: it knows no CDI, and gets no fixes any more"
+            yield At(name, message, found=host.engine.version, wanted="25 or later")
 
 
 @rule("other clusters", needs="engine", remedy="take the other cluster down: hvdcompose down, in its folder")
@@ -118,5 +117,5 @@ RULES = (
     hosts_answer,
     engines_are_rootful,
     engines_differ,
-    engines_are_not_older_than_what_was_tried,
+    engines_are_not_old,
 )

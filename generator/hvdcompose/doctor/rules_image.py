@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hvdcompose.doctor.facts import Facts
+from hvdcompose.doctor.facts import Facts, host_network_is_private
 from hvdcompose.doctor.rule import At, rule
 from hvdcompose.stack.launch import controller_of
 
@@ -37,7 +37,8 @@ def images_are_the_same(facts: Facts) -> Iterator[At]:
 def images_are_there(facts: Facts) -> Iterator[At]:
     """A host without the image gets it from apply; until then nothing can be tried there (case D09)."""
     for host, seen in facts.hosts.items():
-        if host in facts.image_comes and seen.image_asked and seen.image is None:
+        looked_at = seen.engine is not None and not host_network_is_private(seen.engine)
+        if host in facts.image_comes and looked_at and not seen.refusals:
             yield At(host, f"it has no image {facts.cluster.image.name} yet: what needs it is not looked at")
 
 

@@ -68,6 +68,15 @@ def addresses_are_the_containers_own(facts: Facts) -> Iterator[At]:
             yield At(name, message, found=listed(probe), wanted=probe.resolved)
 
 
+@rule("address", needs="probe", remedy="on {host}: ip link set {interface} up; is its cable in, its network there?")
+def interfaces_are_up(facts: Facts) -> Iterator[At]:
+    """The interface that has the host's `address` has a link (the neighbours of N01)."""
+    for name, _, probe in facts.probed():
+        owner = probe.owner
+        if owner and not probe.interfaces[owner].up:
+            yield At(name, f"its {owner}, which has the address {probe.resolved}, is down", {"interface": owner})
+
+
 @rule("address", needs="probe", remedy="hosts.{host}: interface: {owner}; or leave `interface` out: it is found")
 def interfaces_exist(facts: Facts) -> Iterator[At]:
     """The `interface` that cluster.yaml names is there, with an IPv4 address (cases N03, N09)."""
@@ -121,9 +130,12 @@ def mtus_are_the_same(facts: Facts) -> Iterator[At]:
 
 
 def can_be_called(facts: Facts, name: str) -> bool:
-    """Tell whether calls to and from a host say anything: its address is its own."""
+    """Tell whether calls to and from a host say anything: its address is on an interface of its own, which is up."""
     host = facts.hosts[name]
-    return host.probe is not None and bool(host.probe.owner or (host.host.interface in host.probe.interfaces))
+    if host.probe is None:
+        return False
+    nic = host.probe.interfaces.get(host.probe.owner) or host.probe.interfaces.get(host.host.interface or "")
+    return nic is not None and nic.up
 
 
 def bad(facts: Facts, target: str, reach: Reach) -> bool:
@@ -286,6 +298,7 @@ RULES = (
     addresses_resolve,
     addresses_lead_outside,
     addresses_are_the_containers_own,
+    interfaces_are_up,
     interfaces_exist,
     interfaces_own_the_address,
     interfaces_are_no_bridges,

@@ -7,6 +7,7 @@ the GPUs, ulimits) is left out at the next try, so that one fault hides no other
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import secrets
 import time
@@ -21,6 +22,7 @@ from hvdcompose.hosts.explain import about
 from hvdcompose.hosts.gpus import gpu_words
 from hvdcompose.hosts.process import Completed, Dialog, dialog
 from hvdcompose.hosts.ssh_folder import SshFile
+from hvdcompose.hosts.tars import Entry, pack
 from hvdcompose.stack.plan import HOST_TARGET, SSH_TARGET, HostPlan
 from hvdcompose.stack.render import probe_scripts, ssh_wrapper
 
@@ -29,6 +31,7 @@ ORDER_SECONDS = 40.0  # for all calls and logins, their retries included
 END_SECONDS = 10.0
 LIFE_SECONDS = 180  # the container's own, whatever becomes of this client
 MOST_TRIES = 12
+SPACE_BYTES = 32 * 2**20
 # reads a line with the scripts, makes them importable, hands the rest of the line to the last of them
 START = """\
 import importlib.abc, importlib.util, json, sys
@@ -65,10 +68,11 @@ class Disk:
 
 @dataclass(frozen=True)
 class Nic:
-    """One interface: its IPv4 addresses and its MTU."""
+    """One interface: its IPv4 addresses and its MTU; `up` while it has a link."""
 
     addresses: tuple[str, ...]
     mtu: int = 1500
+    up: bool = True
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,9 @@ def parse_gpu(row: Mapping[str, str]) -> Gpu:
 def parse_facts(told: Mapping[str, Any]) -> ProbeFacts:
     """Return the facts in the first line that a helper prints. Pure."""
     return ProbeFacts(
-        interfaces={name: Nic(tuple(nic["addresses"]), nic["mtu"]) for name, nic in told["interfaces"].items()},
+        interfaces={
+            name: Nic(tuple(nic["addresses"]), nic["mtu"], nic["up"]) for name, nic in told["interfaces"].items()
+        },
         resolved=told["resolved"],
         unresolved=told["unresolved"],
         shm=Disk(**told["shm"]),
@@ -173,6 +179,24 @@ class Refusal:
     about: str
     error: HostError
     what: str = ""  # which folder, say
+
+
+def try_space(engine: Engine) -> Refusal | None:
+    """Have an engine that lacks the image unpack 32 MiB of nothing, and forget it; return why it cannot, or None.
+
+    There is no container yet in which its disk could be looked at. Raises HostError where it does not answer.
+    """
+    name = f"hvdcompose-space:{new_token()}"
+    nothing = gzip.compress(pack([Entry("/nothing", bytes(SPACE_BYTES), 0o600)]), compresslevel=1)
+    try:
+        engine.call("import", "-", name, doing="trying its disk", deadline=FACTS_SECONDS, stdin=nothing)
+    except HostError as error:
+        told = f"{error.message}\n{error.output}"
+        if about(told)[0] != "disk" and "its disk is full" not in told:
+            raise
+        return Refusal("disk", error)
+    engine.ask("image", "rm", name)
+    return None
 
 
 @dataclass(frozen=True)
