@@ -97,7 +97,7 @@ def _ask(target: Target, name: str) -> Asked:
         return Asked(dataclasses.replace(facts, refusals=(full,) if full else ()))
     volumes = frozenset(engine.call("volume", "ls", "--quiet", doing="asking for its volumes").split())
     asked = _opened(engine, Wants(plan, new_token(), volumes), facts)
-    if worker is not None and worker.live and facts.reserves_gpus:
+    if worker is not None and facts.worker_runs and facts.reserves_gpus:
         seen = engine.ask("exec", worker.name, "nvidia-smi", "-L", deadline=SMI_SECONDS)
         counted = dataclasses.replace(asked.facts, worker_gpus=count_listed(seen.out) if seen.ok else 0)
         asked = dataclasses.replace(asked, facts=counted)
@@ -142,7 +142,7 @@ def _with_calls(target: Target, facts: Facts, helpers: Mapping[str, Helper]) -> 
     workers = {
         name: target.host(name).address
         for name, host in facts.hosts.items()
-        if name != primary and name in helpers and host.worker is not None and host.worker.live
+        if name != primary and name in helpers and host.worker_runs
     }
 
     def call(name: str) -> tuple[float, dict[str, tuple[Reach, ...]], dict[str, Login]]:

@@ -50,6 +50,11 @@ class HostFacts:
     worker_gpus: int | None = None  # GPUs that a worker which stands still sees
 
     @property
+    def worker_runs(self) -> bool:
+        """True where the cluster's worker runs, and should answer."""
+        return self.worker is not None and self.worker.state == "running"
+
+    @property
     def reserves_gpus(self) -> bool:
         """True where cluster.yaml gives the containers GPUs."""
         return self.host.gpus.kind != "none"

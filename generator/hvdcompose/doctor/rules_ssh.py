@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hvdcompose.doctor.facts import Facts, HostFacts
+from hvdcompose.doctor.facts import Facts
 from hvdcompose.doctor.rule import At, rule
 from hvdcompose.doctor.rules_network import bad
 from hvdcompose.hosts.probe import ProbeFacts
@@ -14,17 +14,13 @@ TITLE = "ssh"
 REMEDY_FOLDER = "or name a volume in `ssh.volume` instead of a path: hvdcompose apply fills it with keys of its own"
 
 
-def _worker_lives(host: HostFacts) -> bool:
-    return host.worker is not None and host.worker.live
-
-
 @rule(
     "port free", needs="probe", remedy="stop that program on {host} (ss -ltnp shows it), or another `port` under `ssh`"
 )
 def the_port_is_the_workers(facts: Facts) -> Iterator[At]:
     """Nothing but the cluster's own worker listens on the ssh port: two sshd at one address mislead (case S02)."""
     for name, host, probe in facts.probed():
-        if probe.ssh_free or host.taken or _worker_lives(host) or name == facts.cluster.primary_name:
+        if probe.ssh_free or host.taken or host.worker_runs or name == facts.cluster.primary_name:
             continue
         who = probe.holder or "it does not say what it is"
         yield At(name, f"another program listens on port {facts.cluster.ssh.port}: {who}", found=who, wanted="free")
