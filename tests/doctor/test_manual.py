@@ -29,7 +29,7 @@ ELSEWHERE = {
     "D12": "logs are followed by reconnecting views; Ctrl-C ends a view only",
     "W04": "the last lines of a command that failed are told",
     "W05": "one engine per host, with its own context and file",
-    "H04": "report/diagnose.py",
+    "H04": "report/diagnose.py tells who is missing, from the logs of the run",
     "H10": "logs parses the ranks' prefixes",
     "H11": "the learning rate is the script's; plan prints np",
 }

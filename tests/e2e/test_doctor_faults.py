@@ -1,4 +1,4 @@
-"""Each fault of `lab break`: doctor names that host and that cause, nothing else turns red; green again after `mend`."""
+"""Each fault of `lab break`: doctor names that host and cause, nothing else turns red; green again after `mend`."""
 
 from __future__ import annotations
 

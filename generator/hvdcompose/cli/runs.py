@@ -11,6 +11,8 @@ from hvdcompose.cli.logs import GOES_ON, print_coming
 from hvdcompose.cli.options import AFTER_DASHES, HERE, CommandAfterDashes, File, Json, Replace, TakeOver, target_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hvdcompose.deploy.look import Seen
     from hvdcompose.deploy.target import Target
 
@@ -156,7 +158,29 @@ def _follow(target: Target, run_id: str) -> int:
     if end.code == NEVER_STARTED or (end.result is None and end.code):
         how = "was not launched" if end.code == NEVER_STARTED else "was not launched, or was killed"
         console.say(f"run {run_id} {how}: the launcher ended with exit {end.code}", "bold red")
+    if end.code:
+        _tell_causes(target, run_id, ranks)
     return 1 if end.code else 0
+
+
+def _tell_causes(target: Target, run_id: str, ranks: Sequence[str]) -> None:
+    """Say what the logs of all hosts tell about the cause of a run that failed, and what to do about it."""
+    from hvdcompose import console
+    from hvdcompose.deploy.history import logs_of
+    from hvdcompose.errors import HostError
+    from hvdcompose.report.diagnose import diagnose
+    from hvdcompose.report.logs import parse_line
+    from hvdcompose.report.records import log_host
+
+    try:
+        kept = logs_of(target, run_id)
+    except HostError:
+        return  # the view has shown what there was
+    primary = target.primary.host
+    lines = (parse_line(log_host(name, primary), ranks, text) for name, stamped in kept.items() for _, text in stamped)
+    for cause in diagnose(lines, ranks):
+        console.say(f"cause? {cause}", "yellow")
+        console.say(f"  -> {cause.remedy}", "cyan")
 
 
 def stop(file: File = HERE, as_json: Json = False) -> None:
