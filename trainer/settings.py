@@ -160,7 +160,10 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
     output = parser.add_argument_group("output and device")
     output.add_argument("--no-cuda", action="store_true", help="stay on the CPU where there is a GPU")
     output.add_argument("--log-interval", type=count, default=10, metavar="N", help="steps between progress lines")
-    output.add_argument("--save", type=Path, metavar="FILE", help="where rank 0 writes the trained weights")
+    # hvdcompose names a folder of the run's own in HVD_OUTPUT, which `hvdcompose fetch` brings home
+    kept = Path(os.environ["HVD_OUTPUT"], "model.pt") if os.environ.get("HVD_OUTPUT") else None
+    told = "where rank 0 writes the trained weights (default: model.pt in $HVD_OUTPUT, where there is one)"
+    output.add_argument("--save", type=Path, default=kept, metavar="FILE", help=told)
 
     options = vars(parser.parse_args(arguments))
     if options["use_adasum"] and options["gradient_predivide_factor"] != 1.0:

@@ -31,6 +31,14 @@ def test_all_options_are_taken():
     assert not given.cuda
 
 
+def test_the_weights_go_where_the_run_s_output_goes(monkeypatch):
+    monkeypatch.delenv("HVD_OUTPUT", raising=False)
+    assert parse_settings([]).save is None
+    monkeypatch.setenv("HVD_OUTPUT", "/hvd/output/r1")
+    assert parse_settings([]).save == Path("/hvd/output/r1/model.pt")
+    assert parse_settings(["--save", "/s/w.pt"]).save == Path("/s/w.pt")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
