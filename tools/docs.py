@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Refresh what is generated in docs/: `python tools/docs.py`; with `--check`, fail where something is stale.
 
-With `--play`, type the commands that the pages show on the hosts of a lab, and keep what they print.
+What the pages show as printed is kept by tests/e2e/test_docs.py, which types their commands on the hosts of a lab.
 
 The pages are written by hand; between `<!-- generated: NAME ARGUMENTS -->` and `<!-- end -->` stands what this makes
 from the program itself: keys, options, failures that are known, the envelope.
@@ -10,11 +10,8 @@ from the program itself: keys, options, failures that are known, the envelope.
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -231,29 +228,8 @@ def played(text: str, run: Callable[[str], str], folder: Path) -> str:
     return FENCE.sub(replay, text)
 
 
-def play() -> None:
-    """Play the session on the hosts of the lab, which stands, and keep what was printed in the pages."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "demo"
-        folder.mkdir()
-
-        def run(command: str) -> str:
-            print(f"$ {command}", file=sys.stderr)
-            env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "110"}
-            done = subprocess.run(
-                ["sh", "-c", command], cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-            return re.sub(r"(?m) +$", "", done.stdout)
-
-        for page in SESSION:
-            path = DOCS / page
-            path.write_text(played(path.read_text(encoding="utf-8"), run, folder), encoding="utf-8")
-
-
 def main() -> int:
     """Refresh the pages, or tell which are stale."""
-    if "--play" in sys.argv[1:]:
-        play()
     stale = []
     for page in sorted(DOCS.glob("*.md")):
         text = page.read_text(encoding="utf-8")
