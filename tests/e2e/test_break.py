@@ -173,7 +173,7 @@ def gpus(pair: Pair) -> int:
 def test_no_gpu_runtime(pair, broken):
     broken("no-gpu-runtime")
     assert "could not select device driver" in pair.small("--gpus", "all", "small:1", "ls", code=125)
-    assert "CDI" in pair.small("--device", "nvidia.com/gpu=0", "small:1", "ls", code=125)
+    assert 'device driver "cdi"' in pair.small("--device", "nvidia.com/gpu=0", "small:1", "ls", code=125)
     mend(pair)
     assert gpus(pair) == 2
     pair.small("--device", "nvidia.com/gpu=0", "small:1", "ls")
