@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from desk import Desk
@@ -190,3 +190,21 @@ def test_a_rootless_host_is_refused_in_words_that_a_newcomer_understands(cluster
     assert cells(data, "FAIL") == {("rootful", odd.host(2))}
     assert containers(cluster, 1) == []
     assert data["checks"]["rootful"][h1] == "ok"
+
+
+def test_what_was_well_is_not_looked_at_again(
+    cluster: Made, recording_docker: tuple[dict[str, str], Callable[[], list[str]]]
+) -> None:
+    """One call more for the host where a container is made; all of it where something changed."""
+    h1, h2 = cluster.desk.host(1), cluster.desk.host(2)
+    text = CLUSTER.replace("  <h3>}\n  <h4>}\n", "").replace("<name>-data", "/srv")
+    cluster.write(text)
+    env, calls = recording_docker
+    looks: list[list[str]] = []
+    for words in (("apply", "--follow"), ("apply",), ("run",), ("apply",)):
+        before = len(calls())
+        if len(looks) == 3:
+            cluster.edit("256m", "257m")
+        cluster.hvd(*words, **env)
+        looks.append([call.split()[1] for call in calls()[before:] if " run --rm " in call])
+    assert [sorted(look) for look in looks] == [[h1, h2], [], [h1], [h1, h2]]
