@@ -114,7 +114,7 @@ def test_secrets_reach_every_rank_and_are_nowhere_else(job: Made) -> None:
     assert seen == {0: wanted, 1: wanted, 2: wanted}
 
     assert VALUE not in ran.stdout + ran.stderr
-    for path in job.folder.rglob("compose/**/*"):
+    for path in (job.folder / "compose").rglob("*"):
         assert not path.is_file() or VALUE not in path.read_text()
     for number in (1, 2, 3):
         container = job.container(number)
