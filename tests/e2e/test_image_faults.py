@@ -200,7 +200,7 @@ def test_a_host_that_freezes_while_the_image_comes(cluster: Made, image: str, ti
     freeze = f"verb=pause; [ ! -e {once} ] || verb=unpause; touch {once}"
     script = f'case "$*" in "save "*) {freeze}; $real --context default $verb hvdcompose-{h2} >/dev/null;; esac'
     try:
-        told = cluster.hvd("apply", code=1, **in_front_of_docker(cluster.folder / "bin", script)).stderr
+        told = cluster.hvd("apply", code=4, **in_front_of_docker(cluster.folder / "bin", script)).stderr
     finally:
         cluster.desk.docker("--context", "default", "unpause", f"hvdcompose-{h2}", code=None)
     lines = [line for line in told.splitlines() if re.match(rf"({h1}|{h2}|{h3})  (image|nothing)", line)]
@@ -232,7 +232,7 @@ def test_a_load_that_is_cut_off(cluster: Made, image: str, tiny: str) -> None:
     assert summary == "error: delivering the image: 1 of 1 hosts failed; nothing was launched"
     assert re.findall(r"^(\S+) +send image", cluster.hvd("plan").stderr, re.M) == [h2]
 
-    again = cluster.hvd("apply", code=1, **env).stderr
+    again = cluster.hvd("apply", code=4, **env).stderr
     assert re.search(rf"^{h2} +image {image} is sent once more, alone\n{h2} +image is there$", again, re.M)
     assert left.read_text() == ""
     assert "send image" not in cluster.hvd("plan").stderr
@@ -263,7 +263,7 @@ def test_a_client_without_an_engine(cluster: Made, image: str, tiny: str) -> Non
     cluster.docker(2, "image", "rm", "--force", image)
     why = f"it has no such image; {h1} has it, this machine has not"
     assert re.findall(r"^(\S+) +send image +(.*)$", cluster.hvd("plan").stderr, re.M) == [(h2, why)]
-    assert re.search(rf"^{h2} +image is there$", cluster.hvd("apply", code=1).stderr, re.M)
+    assert re.search(rf"^{h2} +image is there$", cluster.hvd("apply", code=4).stderr, re.M)
     assert _build_label(cluster, 1, image) == _build_label(cluster, 2, image)
     cluster.docker(1, "image", "rm", "--force", image, tiny)
 
