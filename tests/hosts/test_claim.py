@@ -80,6 +80,7 @@ def test_another_client_is_refused_and_told_all(volume):
     assert caught.value.message == f"cluster demo is being changed from elsewhere: {THEIRS}"
     assert caught.value.hint is not None and "hvdcompose keys rotate --take-over" in caught.value.hint
     assert told(volume) == THEIRS
+    assert not (state_folder(CLUSTER) / "claims").exists(), "nothing is left to ask about"
 
 
 def test_it_is_taken_over_when_told(volume):

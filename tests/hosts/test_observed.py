@@ -84,14 +84,14 @@ def test_a_container_is_recent_for_its_first_seconds():
         assert Container("i", "n", "created", "Created", "im", "fill", age=age).recent is recent
 
 
-TOP = """COMMAND
-/sbin/docker-init -- /hvd/worker
-sshd: /usr/sbin/sshd -D -e -f /hvd/sshd_config [listener] 0 of 200-400 startups
-sh -c cd /hvd/code && /hvd/rank python code/job.py
-python3 /hvd/rank python code/job.py --epochs 3
-python code/job.py --epochs 3
-/usr/local/bin/python3.8 /hvd/rank true
-grep /hvd/rank
+TOP = """PID                 COMMAND
+4711                /sbin/docker-init -- /hvd/worker
+4712                sshd: /usr/sbin/sshd -D -e -f /hvd/sshd_config [listener] 0 of 200-400 startups
+4713                sh -c cd /hvd/code && /hvd/rank python code/job.py
+4714                python3 /hvd/rank python code/job.py --epochs 3
+4715                python code/job.py --epochs 3
+4716                /usr/local/bin/python3.8 /hvd/rank true
+4717                grep /hvd/rank
 """
 
 

@@ -114,6 +114,15 @@ def _note(cluster: Cluster, claim: Claim) -> None:
         raise HvdError(f"cannot write under {state_folder(cluster)}: {error.strerror}") from None
 
 
+def _forget(cluster: Cluster, claim: Claim) -> None:
+    """Take back the note of a claim that was never made."""
+    notes, left = state_folder(cluster) / NOTES, _noted(cluster) - {claim.token}
+    if left:
+        notes.write_text("".join(f"{token}\n" for token in left), encoding="ascii")
+    else:
+        notes.unlink(missing_ok=True)
+
+
 def drop_stale(cluster: Cluster, engine: Engine) -> None:
     """Remove the claim of a killed process of this client; no question where none was killed. `working_on` is held."""
     tokens = _noted(cluster)
@@ -137,6 +146,7 @@ def claimed(cluster: Cluster, engine: Engine, command: str, *, take_over: bool =
         _remove(engine, cluster.name, standing)
         standing = _place(engine, cluster.name, claim)
     if standing.token != claim.token:
+        _forget(cluster, claim)
         raise Refused(
             f"cluster {cluster.name} is being changed from elsewhere: {standing}",
             hint=f"wait for its end; if that client is gone for good: hvdcompose {command} --take-over",

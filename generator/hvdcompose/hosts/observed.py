@@ -103,13 +103,13 @@ def observe(engine: Engine, project: str) -> Observed:
 
 def parse_ranks(text: str) -> tuple[str, ...]:
     """Return the commands of the ranks in what `docker top` lists: each is run by a wrapper, /hvd/rank. Pure."""
-    words = [line.split() for line in text.splitlines()]
+    words = [line.split()[1:] for line in text.splitlines()]  # the first is the pid, which Docker insists on
     return tuple(" ".join(line[2:]) for line in words if line[1:2] == [RANK] and "python" in line[0])
 
 
 def ranks_in(engine: Engine, container: str) -> tuple[str, ...]:
     """Return the commands of the ranks that run in a container, none where it does not run. Raises HostError."""
-    listed = engine.ask("top", container, "-eo", "args", deadline=OBSERVE_SECONDS)
+    listed = engine.ask("top", container, "-eo", "pid,args", deadline=OBSERVE_SECONDS)
     return parse_ranks(listed.out) if listed.ok else ()
 
 
