@@ -68,6 +68,12 @@ def helper_labels(cluster: str) -> list[str]:
     return [word for name, value in told.items() for word in ("--label", f"{name}={value}")]
 
 
+def mount_words(kind: str, source: str, target: str, *options: str) -> list[str]:
+    """Return the options of `docker run` that mount a host path (bind) or a volume at a path of the container."""
+    quoted = f"source={source}".replace('"', '""')  # quoted as CSV wants it: a path may hold a comma
+    return ["--mount", ",".join([f'type={kind},"{quoted}"', f"target={target}", *options])]
+
+
 def _helper(engine: Engine, cluster: str, image: str, *options: str, doing: str = "making a helper container") -> str:
     """Make a container that is never started; return its id."""
     words = ("create", "--pull", "never", "--entrypoint", "true", *helper_labels(cluster), *options, image)

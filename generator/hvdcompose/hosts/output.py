@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import process
-from hvdcompose.hosts.delivery import helper_labels
+from hvdcompose.hosts.delivery import helper_labels, mount_words
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.explain import explain
 
@@ -113,11 +113,12 @@ def open_output(engine: Engine, cluster: str, image: str, source: str) -> Iterat
 
     Its stdin ends with this process, and so does it: a client that was killed leaves nothing. Raises HostError.
     """
-    kind, named = "bind" if source.startswith("/") else "volume", source.replace('"', '""')  # quoted as CSV wants it
+    kind = "bind" if source.startswith("/") else "volume"
     words = (
         *("run", "--interactive", "--rm", "--init", "--pull", "never", "--user", "0:0", "--network", "none"),
         *("--log-driver", "none", "--no-healthcheck", "--entrypoint", "python3", *helper_labels(cluster)),
-        *("--mount", f'type={kind},"source={named}",target={ROOT},readonly', image, "-c", READER.read_text(), ROOT),
+        *mount_words(kind, source, ROOT, "readonly"),
+        *(image, "-c", READER.read_text(), ROOT),
     )
     pipe = subprocess.PIPE
     with process.child(engine.words(*words), stdin=pipe, stdout=pipe, stderr=pipe) as helper:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hvdcompose.errors import HostError
-from hvdcompose.hosts.delivery import helper_labels
+from hvdcompose.hosts.delivery import helper_labels, mount_words
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.explain import about
 from hvdcompose.hosts.gpus import gpu_words
@@ -236,11 +236,6 @@ class Wants:
         return None
 
 
-def _mount(kind: str, source: str, target: str, *options: str) -> list[str]:
-    quoted = f"source={source}".replace('"', '""')  # quoted as CSV wants it: a path may hold a comma
-    return ["--mount", ",".join([f'type={kind},"{quoted}"', f"target={target}", *options])]
-
-
 def helper_words(wants: Wants) -> list[str]:
     """Return the words of `docker run` for a helper: image, network, GPUs, memory, limits and volumes are the run's."""
     plan = wants.plan
@@ -255,14 +250,14 @@ def helper_words(wants: Wants) -> list[str]:
     words += gpu_words(plan.gpus) if wants.gpus else []
     writable = {mount.target: not mount.read_only for mount in plan.mounts}
     for target, source in wants.sources.items():
-        words += _mount("bind", source, target, *([] if writable.get(target) else ["readonly"]))
+        words += mount_words("bind", source, target, *([] if writable.get(target) else ["readonly"]))
     for mount in plan.mounts:
         if not mount.is_path and mount.source in wants.volumes:
-            words += _mount("volume", mount.source, mount.target, *(["readonly"] if mount.read_only else []))
+            words += mount_words("volume", mount.source, mount.target, *(["readonly"] if mount.read_only else []))
     own = {f"{plan.cluster}-host": HOST_TARGET} | ({plan.ssh_volume: SSH_TARGET} if plan.ssh_managed else {})
     for volume, target in own.items():
         if volume in wants.volumes:
-            words += _mount("volume", volume, target, "readonly", "volume-nocopy")
+            words += mount_words("volume", volume, target, "readonly", "volume-nocopy")
     return [*words, "--entrypoint", "python3", plan.image, "-c", START]
 
 
