@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from html import escape
 
-from hvdcompose.report.records import Record, duration, metric, result, told_end
-from hvdcompose.report.runs import clock, spent
+from hvdcompose.report.records import Record, duration, metric, result
+from hvdcompose.report.runs import clock, prepared_rows, rank_rows
 from hvdcompose.report.timeline import drawing
 
 TAIL = 60  # lines of each log
@@ -79,17 +79,11 @@ def _facts(record: Record, live: str | None, zone: tzinfo | None) -> str:
 
 
 def _ranks(record: Record) -> str:
-    rows = [
-        (str(entry.rank), entry.host, told_end(entry), duration(spent(entry.begin, entry.end)),
-         duration(entry.user), duration(entry.sys))
-        for entry in record.ranks
-    ]  # fmt: skip
-    return _rows(("rank", "host", "result", "took", "user", "sys"), rows)
+    return _rows(("rank", "host", "result", "took", "user", "sys"), rank_rows(record))
 
 
 def _prepared(record: Record) -> str:
-    rows = [(host, entry.told, duration(entry.seconds)) for host, entry in record.prepare.items()]
-    return _rows(("host", "result", "took"), rows)
+    return _rows(("host", "result", "took"), prepared_rows(record))
 
 
 def _section(title: str, body: str) -> str:

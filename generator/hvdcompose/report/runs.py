@@ -68,17 +68,27 @@ def details(record: Record, live: str | None, now: float, zone: tzinfo | None) -
 
 
 def _prepared(record: Record) -> list[str]:
-    rows = [(host, entry.told, duration(entry.seconds)) for host, entry in record.prepare.items()]
+    rows = prepared_rows(record)
     return ["", *aligned(["PREPARE", "RESULT", "TOOK"], rows)] if rows else []
 
 
 def _ranks(record: Record) -> list[str]:
-    rows = [
+    rows = rank_rows(record)
+    return ["", *aligned(["RANK", "HOST", "RESULT", "TOOK", "USER", "SYS"], rows)] if rows else []
+
+
+def prepared_rows(record: Record) -> list[tuple[str, ...]]:
+    """Return (host, how `train.prepare` ended there, seconds it took) of every host."""
+    return [(host, entry.told, duration(entry.seconds)) for host, entry in record.prepare.items()]
+
+
+def rank_rows(record: Record) -> list[tuple[str, ...]]:
+    """Return (rank, host, how it ended, real, user, sys) of every rank."""
+    return [
         (str(entry.rank), entry.host, told_end(entry), duration(spent(entry.begin, entry.end)),
          duration(entry.user), duration(entry.sys))
         for entry in record.ranks
     ]  # fmt: skip
-    return ["", *aligned(["RANK", "HOST", "RESULT", "TOOK", "USER", "SYS"], rows)] if rows else []
 
 
 def spent(begin: float | None, end: float | None) -> float | None:
