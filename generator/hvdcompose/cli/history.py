@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def list_runs(context: typer.Context, file: File = HERE, as_json: Json = False) -> None:
     """List all runs, the newest first; `runs show` tells everything of one."""
     if context.invoked_subcommand is not None:
-        context.default_map = {name: {"file": str(file)} for name in ("show",)}
+        context.default_map = {"show": {"file": str(file)}}
         return
     import time
 

@@ -70,6 +70,26 @@ def show_plan(target: Target, seen: Seen) -> None:
         console.say(f"np {target.cluster.train.np} leaves {idle} of {target.cluster.slots} slots idle")
 
 
+def _converged(
+    target: Target, command: str, *, replace: bool, take_over: bool, forced: bool = False
+) -> tuple[Seen, str | None]:
+    """Look, show the plan and carry it out, alone; return what was seen and the run that was launched, or None.
+
+    forced: launch whether or not it ever ran.
+    """
+    from hvdcompose import console
+    from hvdcompose.deploy.look import look
+    from hvdcompose.deploy.operations import converge
+    from hvdcompose.deploy.turn import turn
+    from hvdcompose.hosts.lock import working_on
+
+    ask = partial(look, target, forced=forced, replace=replace)
+    with working_on(target.cluster), turn(target, ask(), command, ask, take_over=take_over) as seen:
+        _answer(seen, seen.plan.live, launched=False)
+        show_plan(target, seen)
+        return seen, converge(target, seen, console.HostLines(target.plans))
+
+
 def apply(
     file: File = HERE,
     follow: Annotated[bool, typer.Option("--follow", help="Stay and show the run until it ends.")] = False,
@@ -79,18 +99,9 @@ def apply(
 ) -> None:
     """Make the hosts as cluster.yaml wants them (docker compose up), and launch its run if it never ran."""
     from hvdcompose import console
-    from hvdcompose.deploy.look import look
-    from hvdcompose.deploy.operations import converge
-    from hvdcompose.deploy.turn import turn
-    from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
-    with working_on(target.cluster):
-        ask = partial(look, target, replace=replace)
-        with turn(target, ask(), "apply", ask, take_over=take_over) as seen:
-            _answer(seen, seen.plan.live, launched=False)
-            show_plan(target, seen)
-            run_id = converge(target, seen, console.HostLines(target.plans))
+    seen, run_id = _converged(target, "apply", replace=replace, take_over=take_over)
     live = run_id or seen.plan.live
     _answer(seen, live, launched=run_id is not None)
     if follow and live:
@@ -113,21 +124,12 @@ def run(
 ) -> None:
     """Launch once more, after bringing the hosts up to date; `run -- COMMAND` launches another command instead."""
     from hvdcompose import console
-    from hvdcompose.deploy.look import look
-    from hvdcompose.deploy.operations import converge
-    from hvdcompose.deploy.turn import turn
-    from hvdcompose.hosts.lock import working_on
 
     target = target_of(file)
     command = context.meta.get(AFTER_DASHES, [])
     if command:
         target = target.with_command(tuple(command))
-    with working_on(target.cluster):
-        ask = partial(look, target, forced=True, replace=replace)
-        with turn(target, ask(), "run", ask, take_over=take_over) as seen:
-            _answer(seen, seen.plan.live, launched=False)
-            show_plan(target, seen)
-            run_id = converge(target, seen, console.HostLines(target.plans))
+    seen, run_id = _converged(target, "run", forced=True, replace=replace, take_over=take_over)
     _answer(seen, run_id, launched=run_id is not None)
     if run_id and not detach:
         code = _follow(target, run_id)
