@@ -33,11 +33,14 @@ class Asked:
     helper: Helper | None = None
 
 
-def examine(target: Target) -> Facts:
-    """Return all facts: of this machine, of every host that answers, and between these."""
+def examine(target: Target, engines: Mapping[str, EngineFacts] | None = None) -> Facts:
+    """Return all facts: of this machine, of every host that answers, and between these.
+
+    engines: what engines said of themselves a moment ago; the others are asked.
+    """
     compose = begin(compose_version)
     client = begin(lambda: on_all([CLIENT], lambda _: client_image(target.cluster.image.name))[CLIENT])
-    with _open(target.engines, lambda name: _ask(target, name)) as asked:
+    with _open(target.engines, lambda name: _ask(target, name, (engines or {}).get(name))) as asked:
         facts = Facts(
             cluster=target.cluster,
             hosts={name: _facts_of(target, name, outcome) for name, outcome in asked.items()},
@@ -52,10 +55,7 @@ def examine(target: Target) -> Facts:
 
 
 def glance(target: Target, names: Iterable[str], engines: Mapping[str, EngineFacts]) -> Facts:
-    """Return the facts of one helper container on some hosts: one call for each, nothing between them.
-
-    Raises HostsFailed nowhere: what fails is among the facts.
-    """
+    """Return the facts of one helper container on some hosts, one call for each; what fails is among them."""
 
     def ask(name: str) -> Asked:
         wants = Wants(target.plans[name], new_token(), listens=False)
@@ -81,11 +81,14 @@ def _facts_of(target: Target, name: str, outcome: Outcome[Asked]) -> HostFacts:
     return outcome.value.facts if outcome.value else HostFacts(target.host(name), error=outcome.error)
 
 
-def _ask(target: Target, name: str) -> Asked:
-    """Ask one host for everything that it alone can tell. Raises HostError where it does not answer."""
+def _ask(target: Target, name: str, about: EngineFacts | None) -> Asked:
+    """Ask one host for everything that it alone can tell. Raises HostError where it does not answer.
+
+    about: what its engine said of itself, None where it is to be asked.
+    """
     engine, plan = target.engines[name], target.plans[name]
     observed = observe(engine, plan.cluster)
-    about, image = engine_facts(engine), image_facts(engine, plan.image)
+    about, image = about or engine_facts(engine), image_facts(engine, plan.image)
     worker = observed.service("worker")
     told = [] if worker is not None and worker.live else conflicts({name: plan}, {name: observed}, [name])
     taken = tuple((str(one).removeprefix(f"{name}: "), one.remedy) for one in told)

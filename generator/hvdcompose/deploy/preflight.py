@@ -23,7 +23,7 @@ def refuse_what_cannot_start(target: Target, seen: Seen, image: str, report: Rep
         refuse_errors(_answered(glance(target, _worth_a_glance(target, seen), seen.engines)))
         return
     remember_green(target.cluster, "")
-    found = refuse_errors(_answered(examine(target)))
+    found = refuse_errors(_answered(examine(target, seen.engines)))
     for note in found:
         report.host(note.host, f"note: {note.message}")
     remember_green(target.cluster, looked_at)
