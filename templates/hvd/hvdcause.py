@@ -91,6 +91,19 @@ def follows(record: Record, lines: Sequence[str]) -> bool:
     return any(FOLLOWS.search(line) for line in lines)
 
 
+def as_cause(
+    told: str,
+    code: int | None,
+    *,
+    rank: int | None = None,
+    host: str | None = None,
+    oom: bool = False,
+    lines: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a cause as the record of a run holds it; rank and host are None where it is no rank's, or no host's."""
+    return {"rank": rank, "host": host, "code": code, "oom": oom, "told": told, "lines": list(lines)}
+
+
 def cause_of(
     code: int,
     hosts: Sequence[str],
@@ -120,12 +133,10 @@ def cause_of(
     if failed and done and min(ends[rank] for rank in done) < ends[failed[0]["rank"]]:
         first = min(done, key=lambda rank: ends[rank])
         told = f"rank {first} on {hosts[first]}: it ended with exit 0 while the others went on"
-        return {"rank": first, "host": hosts[first], "code": 0, "oom": False, "told": told, "lines": []}
+        return as_cause(told, 0, rank=first, host=hosts[first])
     if failed:
         return of_rank(failed[0], hosts, tails)
-    lines = traceback_in(tails.get(None, ()))
-    told = f"horovodrun itself ended with exit {code}"
-    return {"rank": None, "host": None, "code": code, "oom": False, "told": told, "lines": lines}
+    return as_cause(f"horovodrun itself ended with exit {code}", code, lines=traceback_in(tails.get(None, ())))
 
 
 def of_rank(record: Record, hosts: Sequence[str], tails: Mapping[int | None, Sequence[str]]) -> dict[str, Any]:
@@ -133,9 +144,8 @@ def of_rank(record: Record, hosts: Sequence[str], tails: Mapping[int | None, Seq
     rank = record["rank"]
     lines, host = tails.get(rank, ()), hosts[rank]
     told = f"rank {rank} on {host}: {how_it_ended(record, lines)}"
-    oom = bool(record.get("oom"))
-    last = traceback_in(lines)
-    return {"rank": rank, "host": host, "code": record["code"], "oom": oom, "told": told, "lines": last}
+    oom, last = bool(record.get("oom")), traceback_in(lines)
+    return as_cause(told, record["code"], rank=rank, host=host, oom=oom, lines=last)
 
 
 def of_missing(missing: Sequence[int], hosts: Sequence[str], silent: Collection[str]) -> dict[str, Any]:
@@ -144,7 +154,7 @@ def of_missing(missing: Sequence[int], hosts: Sequence[str], silent: Collection[
     rank = (lost or missing)[0]
     why = "the host does not answer any more" if lost else "its container ended, or was killed with it"
     told = f"rank {rank} on {hosts[rank]}: no record of its end: {why}"
-    return {"rank": rank, "host": hosts[rank], "code": None, "oom": False, "told": told, "lines": []}
+    return as_cause(told, None, rank=rank, host=hosts[rank])
 
 
 def how_rank_ended(rank: int, host: str, record: Record | None) -> str:

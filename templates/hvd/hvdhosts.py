@@ -119,7 +119,10 @@ def tell(jobs: list[Job]) -> None:
         message = [f"not launched: train.prepare failed on {len(failed)} of {len(jobs)} hosts: {names}"]
         for job in failed:
             message += [f"  {job.host}, its last lines:", *(f"    | {line}" for line in job.lines)]
-        raise PrepareFault("\n".join(message), cause_of(failed, names))
+        told = f"train.prepare failed on {names}"
+        first = failed[0]
+        cause = hvdcause.as_cause(told, first.code, host=first.host, lines=list(first.lines))
+        raise PrepareFault("\n".join(message), cause)
     skipped = sum(job.skipped for job in jobs)
     done = f"prepared {len(jobs) - skipped} of {len(jobs)} hosts"
     hvdlib.say(done + (f"; {skipped} were prepared before" if skipped else ""))
@@ -128,17 +131,3 @@ def tell(jobs: list[Job]) -> None:
 def how_it_failed(code: int) -> str:
     """Return in words how /hvd/prepare ended, or the login it ran in."""
     return "the connection was lost" if code == 255 else hvdcause.told_code(code)
-
-
-def cause_of(failed: list[Job], names: str) -> dict[str, Any]:
-    """Return the cause for the record of the run."""
-    first = failed[0]
-    told = f"train.prepare failed on {names}"
-    return {
-        "rank": None,
-        "host": first.host,
-        "code": first.code,
-        "oom": False,
-        "told": told,
-        "lines": list(first.lines),
-    }

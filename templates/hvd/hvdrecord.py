@@ -98,11 +98,6 @@ def begin_of(path: str) -> float:
         return 0.0
 
 
-def no_rank(code: int, told: str) -> dict[str, Any]:
-    """Return the cause of a failure that is no rank's."""
-    return {"rank": None, "host": None, "code": code, "oom": False, "told": told, "lines": []}
-
-
 def clock(seconds: float) -> str:
     """Return seconds as bash's `time` prints them: 1m34.400s."""
     minutes, milliseconds = divmod(round(seconds * 1000), 60_000)

@@ -117,7 +117,7 @@ def await_worker(cluster: str, port: int, worker: dict[str, Any], limit: float, 
 
 def await_workers(settings: dict[str, Any]) -> None:
     """Wait, all at once, until each worker proved itself; raise Fault naming every one that did not."""
-    workers = [host for host in settings["hosts"] if host["host"] != settings["host"]]
+    workers = hvdgather.workers_of(settings)
     limit = time.monotonic() + settings["start_timeout"]
     faults: dict[str, str] = {}
     threads = [
@@ -228,7 +228,7 @@ def run_recorded(settings: dict[str, Any], record: hvdrecord.Record, words: list
         return STOPPED
     except hvdlib.Fault as fault:
         hvdlib.say(str(fault))
-        record.told["cause"] = getattr(fault, "cause", None) or hvdrecord.no_rank(NEVER_STARTED, str(fault))
+        record.told["cause"] = getattr(fault, "cause", None) or hvdcause.as_cause(str(fault), NEVER_STARTED)
         return NEVER_STARTED
     record.launched()
     hvdlib.say(f"run {record.run}: {settings['np']} ranks on {', '.join(dict.fromkeys(record.told['hosts']))}")
