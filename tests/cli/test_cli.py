@@ -42,8 +42,10 @@ COMMANDS = (
 def test_help_lists_every_command(desk):
     code, out, err = desk.run("--help")
     assert (code, err) == (0, "")
-    shown = re.findall(r"^│ ([a-z]+) ", out, re.MULTILINE)
+    shown = dict(re.findall(r"^  ([a-z]+) +(\S.*)", out, re.MULTILINE))
     assert sorted(shown) == sorted(COMMANDS)
+    assert "Cluster:\n  init " in out and "\n\nHosts:\n  status " in out, "under their headings"
+    assert "launch its run if it never ran." in " ".join(out.split()), "told to the end"
     assert desk.run("-h") == (code, out, err)
 
 
@@ -77,7 +79,7 @@ def test_version(desk):
 def test_the_help_imports_nothing_heavy(desk):
     program = (
         "import sys\nfrom hvdcompose.cli.main import run\ncode = run(['--help'])\n"
-        "heavy = ('pydantic', 'jinja2', 'yaml', 'python_on_whales', 'cryptography')\n"
+        "heavy = ('rich', 'pydantic', 'jinja2', 'yaml', 'python_on_whales', 'cryptography')\n"
         "print(code, sorted(name for name in heavy if name in sys.modules), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], env=desk.env, capture_output=True, text=True)
@@ -181,7 +183,7 @@ def test_a_command_line_that_is_no_command(words, desk):
     desk.write(TWO)
     code, out, err = desk.run(*words)
     assert (code, out) == (2, "")
-    assert "─ Error ─" in err
+    assert err.startswith("Usage: hvdcompose ") and "\nError: " in err
     assert not (desk.folder / "compose").exists()
 
 

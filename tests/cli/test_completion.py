@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import time
 
 import pytest
 from clusters import TWO
-from workdesk import CONTEXTS, Desk
+from workdesk import CONTEXTS, MAIN, Desk
 
 BASH = {"_HVDCOMPOSE_COMPLETE": "complete_bash"}
 
@@ -66,6 +68,14 @@ def test_a_file_of_a_thousand_hosts_is_quick(desk):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_of_a_shell_can_be_shown(shell, desk):
+    desk.env["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"  # the shell is then named, not looked for
     code, out, _ = desk.run("--show-completion", shell)
     assert code == 0
-    assert "_HVDCOMPOSE_COMPLETE" in out
+    assert f"_HVDCOMPOSE_COMPLETE=complete_{shell}" in out
+
+
+def test_the_shell_that_it_is_typed_in_is_found(desk):
+    typed = f"{shlex.join([*MAIN, '--show-completion'])}; exit $?"
+    done = subprocess.run(["bash", "-c", typed], env=desk.env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "_HVDCOMPOSE_COMPLETE=complete_bash" in done.stdout

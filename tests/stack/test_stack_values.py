@@ -149,7 +149,7 @@ def test_the_real_compose_reads_every_value_unchanged(tmp_path):
     found = compose_config(path)["services"]["launcher"]
     assert [undoubled(word) for word in found["command"]] == NASTY
     told = {name: undoubled(value) for name, value in found["environment"].items()}
-    assert told == {**env, "HVD_KEYS": "", "HVD_LAUNCH": "", "HVD_RUN": ""}
+    assert told == {**env, **dict.fromkeys(("HVD_KEYS", "HVD_LAUNCH", "HVD_RUN", "HVD_IMAGE", "HVD_CODE"), "")}
     binds = {m["target"]: undoubled(m["source"]) for m in found["volumes"] if m["type"] == "bind"}
     assert binds == {mount.target: mount.source for mount in mounts}
 
@@ -173,7 +173,8 @@ def test_the_real_compose_reads_the_scripts_unchanged(tmp_path):
         labels = {name.removeprefix("hvdcompose."): value for name, value in service["labels"].items()}
         assert (labels["keys"], labels["image"], labels["code"]) == ("k1", "i1", "c1"), "from .env beside the file"
         assert document["volumes"]["code"]["name"] == "demo-code-c1"
-        run = {"HVD_LAUNCH": "l1", "HVD_RUN": "r1"} if plan.role == "launcher" else {}
+        of_launcher = {"HVD_LAUNCH": "l1", "HVD_RUN": "r1", "HVD_IMAGE": "i1", "HVD_CODE": "c1"}
+        run = of_launcher if plan.role == "launcher" else {}
         assert service["environment"] == {"PYTHONUNBUFFERED": "1", "HVD_KEYS": "k1", **run}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hvdcompose.cli.options import HERE, File, Json, Yes, confirmed, target_of
+from hvdcompose.cli.panels import PanelGroup
 
 if TYPE_CHECKING:
     from hvdcompose.deploy.target import Target
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 PANEL = "Runs"
 Run = Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id, a beginning of it, or last.")]
-runs = typer.Typer(help="Past runs, as the primary keeps them.", invoke_without_command=True)
+runs = typer.Typer(cls=PanelGroup, help="Past runs, as the primary keeps them.", invoke_without_command=True)
 
 
 def register(app: typer.Typer) -> None:

@@ -9,12 +9,13 @@ import typer
 
 from hvdcompose.cli.logs import logs
 from hvdcompose.cli.options import HERE, File, Json, TakeOver, Yes, confirmed, target_of
+from hvdcompose.cli.panels import PanelGroup
 
 if TYPE_CHECKING:
     from hvdcompose.report.status import Row
 
 PANEL = "Hosts"
-keys = typer.Typer(help="The cluster's ssh keys.", no_args_is_help=True)
+keys = typer.Typer(cls=PanelGroup, help="The cluster's ssh keys.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:

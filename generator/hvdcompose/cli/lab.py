@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from hvdcompose.cli.options import AFTER_DASHES, HERE, CommandAfterDashes, File, Json, cluster_of
+from hvdcompose.cli.panels import PanelGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from hvdcompose.lab.plan import Broken, Network
 
 app = typer.Typer(
-    help="Try a cluster.yaml without a cluster: N virtual Docker hosts on this machine.", no_args_is_help=True
+    cls=PanelGroup,
+    help="Try a cluster.yaml without a cluster: N virtual Docker hosts on this machine.",
+    no_args_is_help=True,
 )
 
 COLUMNS = ("HOST", "ADDRESS", "STATE", "BROKEN", "ENGINE", "GPUS", "CPUS", "CONTAINERS", "CONTEXT")
@@ -40,14 +43,15 @@ def _report(host: str, text: str) -> None:
 def up(
     hosts: Annotated[
         int | None,
-        typer.Option("--hosts", min=1, max=64, help="How many; default: as many as there are, else 4."),
+        typer.Option("--hosts", metavar="N", min=1, max=64, help="How many; default: as many as there are, else 4."),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=0, max=64, help="Stub GPUs per new host; 0: no GPU runtime; default: 1.")
+        int | None,
+        typer.Option(metavar="N", min=0, max=64, help="Stub GPUs per new host; 0: no GPU runtime; default: 1."),
     ] = None,
     cpus: Annotated[
         float | None,
-        typer.Option(min=0.1, help="CPU quota per new host; default: none, hosts share the machine."),
+        typer.Option(metavar="N", min=0.1, help="CPU quota per new host; default: none, hosts share the machine."),
     ] = None,
     rootless: Annotated[
         list[str] | None,
@@ -58,7 +62,8 @@ def up(
         typer.Option("--ssh", help="Contexts over ssh instead, for use inside `hvdcompose lab shell` only."),
     ] = False,
     subnet: Annotated[
-        str | None, typer.Option(help="Network of the hosts, host N is its 10+N; default: 10.213.77.0/24.")
+        str | None,
+        typer.Option(metavar="CIDR", help="Network of the hosts, host N is its 10+N; default: 10.213.77.0/24."),
     ] = None,
     name: Name = "lab",
     as_json: Json = False,

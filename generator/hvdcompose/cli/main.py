@@ -12,12 +12,15 @@ import typer
 
 from hvdcompose import __version__
 from hvdcompose.cli import doctor, history, hosts, init, inside, lab, render, runs, schema
+from hvdcompose.cli.panels import PanelGroup
 from hvdcompose.errors import INTERRUPTED, HvdError, UsageError, ViewEnded
 
 # looking for pydantic plugins reads the metadata of every installed package: 60 ms of each command, for nothing
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 app = typer.Typer(
+    cls=PanelGroup,
+    rich_markup_mode=None,
     help="One cluster.yaml to a Horovod run on a few Docker hosts.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
