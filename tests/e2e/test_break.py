@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -242,3 +245,93 @@ def over_ssh(pair: Pair) -> str:
     """Return the name that the second host's engine gives through the ssh context of `lab shell`."""
     words = ("shell", "--", "docker", "--context", pair.two, "info", "--format", "{{.Name}} {{.SecurityOptions}}")
     return pair.desk.lab(*words).stdout
+
+
+def test_rootless(pair, broken):
+    pair.desk.lab("up", "--ssh")
+    assert "rootless" not in over_ssh(pair)
+    broken("rootless")
+    assert "name=rootless" in pair.engine("info", "--format", "{{.SecurityOptions}}")
+    assert over_ssh(pair).startswith(f"{pair.two} [") and "name=rootless" in over_ssh(pair)
+    assert pair.state()["address"] == pair.desk.address(2)
+    assert pair.knock(22) == "open"
+    mend(pair)
+    assert "rootless" not in pair.engine("info", "--format", "{{.SecurityOptions}}")
+    assert "rootless" not in over_ssh(pair)
+    assert pair.on(pair.two, "ls /data") == "train"
+    assert gpus(pair) == 2
+
+
+def test_old_engine(pair, broken):
+    version = pair.engine("version", "--format", "{{.Server.Version}}")
+    broken("old-engine")
+    assert pair.engine("version", "--format", "{{.Server.Version}}").startswith("20.10.")
+    assert pair.state()["ready"]
+    pair.on(pair.two, SMALL)
+    assert gpus(pair) == 2
+    mend(pair)
+    assert pair.engine("version", "--format", "{{.Server.Version}}") == version
+    assert pair.on(pair.two, "ls /data") == "train"
+
+
+def test_disk_full(pair, broken):
+    pair.on(pair.one, "test -f /tmp/small.tar || " + SMALL)
+    broken("disk-full")
+    pair.on(pair.two, "head -c 8000000 /dev/urandom > /tmp/noise && tar -C /tmp -cf /tmp/noise.tar noise")
+    assert "no space left on device" in pair.on(pair.two, "docker import /tmp/noise.tar noise:1", code=1)
+    mend(pair)
+    assert "small" in pair.engine("images")
+
+
+def test_one_fault_at_a_time_and_up_leaves_it(pair, broken):
+    broken("frozen")
+    said = pair.desk.lab("break", pair.two, "ssh-dropped", "--port", "1", code=4).stderr
+    assert f"{pair.two} is broken already: frozen" in said
+    assert f"hvdcompose lab mend {pair.two} --name {pair.desk.name}" in said
+    said = pair.desk.lab("up").stderr
+    assert f"{pair.two}: is broken (frozen) and stays so: hvdcompose lab mend {pair.two}" in said
+    assert "1 host ready, nothing to do" in said
+    assert pair.state()["state"] == "paused"
+    assert "frozen" in pair.desk.lab("status").stdout
+    data = json.loads(pair.desk.lab("mend", "--json").stdout)["data"]
+    assert [(each["host"], each["fault"]) for each in data["mended"]] == [(pair.two, "frozen")]
+
+
+def test_a_sound_host_is_left_and_a_stranger_is_told(pair):
+    assert f"{pair.two}: is not broken: nothing to do" in pair.desk.lab("mend", pair.two).stderr
+    for command in (("mend", "nobody1"), ("break", "nobody1", "frozen")):
+        assert "there is no host nobody1 in the lab" in pair.desk.lab(*command, code=2).stderr
+
+
+def test_a_host_that_does_not_run_is_not_broken_further(pair):
+    pair.desk.engine("stop", "-t", "2", f"hvdcompose-{pair.two}")
+    try:
+        assert "is not ready" in pair.desk.lab("break", pair.two, "ssh-dropped", code=4).stderr
+    finally:
+        pair.desk.lab("up")
+
+
+@pytest.mark.parametrize("after", [1.0, 2.5, 4.0])
+def test_what_an_interrupt_left_half_broken_is_mended(pair, broken, after):
+    with subprocess.Popen(
+        pair.desk.words("break", pair.two, "rootless"), env=pair.desk.env, stderr=subprocess.DEVNULL
+    ) as process:
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+    mended = pair.desk.lab("mend", pair.two).stderr
+    assert "sound again" in mended or "nothing to do" in mended
+    assert "rootless" not in pair.engine("info", "--format", "{{.SecurityOptions}}")
+    assert pair.on(pair.two, "ls /data") == "train"
+    assert f"hvdcompose-{pair.two}-sound" not in pair.desk.engine("ps", "--all", "--format", "{{.Names}}")
+
+
+def test_down_takes_broken_hosts_as_well():
+    with tempfile.TemporaryDirectory(prefix="hvd-") as folder:
+        user = new_desk(Path(folder))
+        try:
+            user.lab("up", "--hosts", "3", "--gpus", "0", "--subnet", user.subnet)
+            for number, fault in ((1, "frozen"), (2, "cut-off"), (3, "disk-full")):
+                user.lab("break", user.host(number), fault)
+        finally:
+            assert "gone" in user.lab("down").stderr
+        assert user.remains() == []

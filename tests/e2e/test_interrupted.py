@@ -111,3 +111,82 @@ def test_code_that_was_cut_off_does_not_pass_for_whole_after_down(job: Made, tmp
     job.hvd("down")
     assert "whole True" in job.hvd("apply", "--follow").stdout
     stands_as_if_never_interrupted(job)
+
+
+RUN = [("*<h1>*compose*up*", "before"), ("*<h1>*compose*up*", "during"), ("*<h1>*logs*--follow*", "before")]
+
+
+@pytest.mark.parametrize(("pattern", "moment"), named(RUN))
+def test_run(job: Made, tmp_path: Path, pattern: str, moment: str) -> None:
+    job.hvd("apply", "--follow")
+    workers = job.ids(2)
+    struck(job, tmp_path / "deadly", pattern, moment, "run")
+    assert DONE in job.hvd("run", "--replace").stdout
+    assert job.ids(2) == workers
+    stands_as_if_never_interrupted(job)
+
+
+DOWN = [("*<h1>*compose*down*", "before"), ("*<h2>*compose*down*", "during"), ("*volume*rm*-code-*", "after")]
+
+
+@pytest.mark.parametrize(("pattern", "moment"), named(DOWN))
+def test_down(job: Made, tmp_path: Path, pattern: str, moment: str) -> None:
+    job.hvd("apply", "--follow")
+    struck(job, tmp_path / "deadly", pattern, moment, "down", "--volumes", "--yes")
+    job.hvd("down", "--volumes", "--yes")
+    for number in (1, 2):
+        assert (containers(job, number), volumes(job, number)) == ([], set())
+
+
+ROTATE = [
+    ("*<h2>*rm --force*", "after"),
+    ("*<h2>*volume*rm*", "after"),
+    ("*<h2>*compose*up*", "during"),
+    ("*cp - *worker-1:/*", "before"),
+    ("*cp*launcher-1:/*", "before"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "moment"), named(ROTATE))
+def test_new_keys(job: Made, tmp_path: Path, pattern: str, moment: str) -> None:
+    job.hvd("apply", "--follow")
+    struck(job, tmp_path / "deadly", pattern, moment, "keys", "rotate")
+    assert DONE in job.hvd("run").stdout
+    stands_as_if_never_interrupted(job)
+
+
+def test_an_image_on_its_way(cluster: Made, tmp_path: Path, tiny: str) -> None:
+    """It has no Python: that is what apply says once both hosts have it."""
+    name = f"{cluster.name}-tiny:1"
+    cluster.desk.engine("tag", tiny, name)
+    try:
+        cluster.write(CLUSTER.replace("<image>", name).replace("  code: ./code\n", ""))
+        struck(cluster, tmp_path / "deadly", "*<h2>*load*", "during", "apply")
+        told = cluster.hvd("apply", code=4).stderr
+        assert told.count(": the image has no python3\n") == 2
+        for number in (1, 2):
+            cluster.docker(number, "image", "inspect", name)
+    finally:
+        cluster.clear()
+        for number in (1, 2):
+            cluster.docker(number, "image", "rm", "--force", name)
+        cluster.desk.engine("image", "rm", name)
+
+
+CTRL_C = [
+    ("*volume*create*claim*", "after"),
+    ("*cp - [0-9a-f]*", "during"),
+    ("*<h2>*compose*up*", "during"),
+    ("*<h1>*compose*up*", "during"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "moment"), named(CTRL_C))
+def test_ctrl_c(job: Made, tmp_path: Path, pattern: str, moment: str) -> None:
+    told = struck(job, tmp_path / "deadly", pattern, moment, "apply", signal="INT")
+    assert told.endswith("interrupted: what was done stays; the same command goes on from there\n")
+    assert "Traceback" not in told
+    assert not [name for name in volumes(job, 1) if "claim" in name]  # no other client has to wait
+    job.hvd("apply", "--follow")
+    assert job.docker(1, "logs", job.container(1)).count("whole True") == 2
+    stands_as_if_never_interrupted(job)

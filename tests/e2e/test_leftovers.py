@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
@@ -136,3 +137,33 @@ def test_a_primary_that_is_lost(job: Made, ports: dict[int, set[str]]) -> None:
     told, _ = view.communicate(timeout=90)
     assert view.returncode == 1, told
     assert "all 3 ranks ended with exit 0" in job.hvd("run", "--", "true").stdout
+
+
+def test_status_tells_what_lies_about(job: Made) -> None:
+    job.hvd("run", "--", "true")
+    assert json.loads(job.hvd("status", "--json").stdout)["data"]["strays"] == []
+    h2, h3 = job.desk.host(2), job.desk.host(3)
+
+    # ranks that nobody launched
+    words = ("/hvd/rank", "sleep", "300")
+    job.docker(2, "exec", "--detach", job.container(2), *words)
+    job.wait_for(lambda: job.processes(2, "sleep 300"), 10, "a rank by hand")
+    told = job.hvd("status").stderr
+    assert f"{h2}: 1 rank without a launcher: sleep 300" in told
+    job.docker(2, "restart", "--time", "1", job.container(2))  # as it says
+
+    # a container without a role, a volume that was never filled, a host that left
+    role = ("--label", f"com.docker.compose.project={job.name}", "--label", f"hvdcompose.cluster={job.name}")
+    image = job.inspect(2)["Config"]["Image"]
+    job.docker(2, "create", "--name", f"{job.name}-old", "--label", "com.docker.compose.service=old", *role, image)
+    code = (*role[:2], "--label", "com.docker.compose.volume=code")
+    job.docker(2, "volume", "create", *code, f"{job.name}-code-0123")
+    job.edit(f"  {h3}: {{address: {job.desk.address(3)}}}\n", "")
+    strays = json.loads(job.hvd("status", "--json").stdout)["data"]["strays"]
+    assert [(stray["host"], stray["what"]) for stray in strays] == [
+        (h2, f"container {job.name}-old has no role in cluster.yaml"),
+        (h2, f"volume {job.name}-code-0123 is half full: its client was interrupted"),
+        (h3, "it left cluster.yaml"),
+    ]
+    job.hvd("run", "--", "true")
+    assert json.loads(job.hvd("status", "--json").stdout)["data"]["strays"] == []
