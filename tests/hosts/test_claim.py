@@ -12,7 +12,7 @@ from hvdcompose.errors import Refused
 from hvdcompose.hosts import process
 from hvdcompose.hosts.claim import Claim, claimed, drop_stale, new_claim, parse_claim, standing_claim
 from hvdcompose.hosts.engine import Engine
-from hvdcompose.hosts.keys import state_folder
+from hvdcompose.hosts.keys import forget_key, state_folder
 
 ALPHA = Engine("alpha", "c1", "")
 CLUSTER = cluster_of()
@@ -133,6 +133,30 @@ def test_it_is_given_up_whatever_happens(volume, fresh_process, error):
         if error is KeyboardInterrupt:
             process.end_children()
         raise error
+    assert not volume.exists()
+
+
+def test_ctrl_c_while_it_is_made(program, volume, fresh_process, tmp_path):
+    """The volume is there before the client knows."""
+    real = (tmp_path / "bin" / "docker").read_text().replace("#!/bin/sh\n", "")
+    strike = (
+        f"if [ $4 = inspect ] && [ ! -e {tmp_path}/once ]; then touch {tmp_path}/once; kill -INT $PPID; sleep 9; fi\n"
+    )
+    program("docker", real.replace("shift 2;", f"{strike}shift 2;"))
+    with pytest.raises(KeyboardInterrupt), claimed(CLUSTER, ALPHA, "apply"):
+        pytest.fail("it went on")
+    assert not volume.exists() and not (state_folder(CLUSTER) / "claims").exists()
+
+
+def test_a_claim_that_cannot_be_given_up_is_known_to_the_next_command(program, volume, tmp_path):
+    real = (tmp_path / "bin" / "docker").read_text().replace("#!/bin/sh\n", "")
+    with claimed(CLUSTER, ALPHA, "down"):
+        program("docker", "echo 'no route to host' >&2; exit 1")
+    forget_key(CLUSTER)  # as `down --volumes` does
+    program("docker", real)
+    assert volume.exists()
+    with claimed(CLUSTER, ALPHA, "apply"):
+        assert told(volume).command == "apply"
     assert not volume.exists()
 
 

@@ -18,11 +18,10 @@ from hvdcompose.config.model import Cluster
 from hvdcompose.errors import HvdError, Refused
 from hvdcompose.hosts import process
 from hvdcompose.hosts.engine import ASK_SECONDS, Engine
-from hvdcompose.hosts.keys import state_folder
+from hvdcompose.hosts.keys import NOTES, state_folder
 from hvdcompose.hosts.observed import OBSERVE_SECONDS
 
 LABEL = "hvdcompose.claim"
-NOTES = "claims"  # in the client's state folder: tokens of claims it made
 TRIES = 5
 
 
@@ -114,15 +113,6 @@ def _note(cluster: Cluster, claim: Claim) -> None:
         raise HvdError(f"cannot write under {state_folder(cluster)}: {error.strerror}") from None
 
 
-def _forget(cluster: Cluster, claim: Claim) -> None:
-    """Take back the note of a claim that was never made."""
-    notes, left = state_folder(cluster) / NOTES, _noted(cluster) - {claim.token}
-    if left:
-        notes.write_text("".join(f"{token}\n" for token in left), encoding="ascii")
-    else:
-        notes.unlink(missing_ok=True)
-
-
 def drop_stale(cluster: Cluster, engine: Engine) -> None:
     """Remove the claim of a killed process of this client; no question where none was killed. `working_on` is held."""
     tokens = _noted(cluster)
@@ -140,22 +130,22 @@ def claimed(cluster: Cluster, engine: Engine, command: str, *, take_over: bool =
     """
     claim, earlier = new_claim(command), _noted(cluster)
     _note(cluster, claim)
-    standing = _place(engine, cluster.name, claim)
-    if standing.token != claim.token and (take_over or standing.token in earlier):
-        # one of this client's own is a dead process's: the kernel let go of its lock on this machine
-        _remove(engine, cluster.name, standing)
-        standing = _place(engine, cluster.name, claim)
-    if standing.token != claim.token:
-        _forget(cluster, claim)
-        raise Refused(
-            f"cluster {cluster.name} is being changed from elsewhere: {standing}",
-            hint=f"wait for its end; if that client is gone for good: hvdcompose {command} --take-over",
-        )
+    standing = claim
     try:
+        standing = _place(engine, cluster.name, claim)
+        if standing.token != claim.token and (take_over or standing.token in earlier):
+            # one of this client's own is a dead process's: the kernel let go of its lock on this machine
+            _remove(engine, cluster.name, standing)
+            standing = _place(engine, cluster.name, claim)
+        if standing.token != claim.token:
+            raise Refused(
+                f"cluster {cluster.name} is being changed from elsewhere: {standing}",
+                hint=f"wait for its end; if that client is gone for good: hvdcompose {command} --take-over",
+            )
         yield
     except KeyboardInterrupt:
         process.end_children()  # nothing of ours goes on once the claim is given up
         raise
     finally:
-        if _remove(engine, cluster.name, claim):
-            (state_folder(cluster) / NOTES).unlink(missing_ok=True)
+        if standing.token != claim.token or _remove(engine, cluster.name, claim):
+            (state_folder(cluster) / NOTES).unlink(missing_ok=True)  # none of this client's stands

@@ -115,11 +115,11 @@ def prune_code(engine: Engine, cluster: str, keep: str) -> None:
     """Remove the volumes of other versions of the code; those still in use stay, with their marks. Raises HostError."""
     there = code_versions(engine, cluster)
     volumes = [code_volume(cluster, digest) for digest in sorted(there.volumes - {keep})]
-    removed = engine.ask("volume", "rm", *volumes).out.split() if volumes else []
+    removed = engine.ask("volume", "rm", *volumes, deadline=ACT_SECONDS).out.split() if volumes else []
     left = there.volumes - {name.removeprefix(code_volume(cluster, "")) for name in removed}
     marks = [full_mark(cluster, digest) for digest in sorted(there.marks - left)]
     if marks:
-        engine.ask("volume", "rm", *marks)
+        engine.ask("volume", "rm", *marks, deadline=ACT_SECONDS)
 
 
 def put_keys(engine: Engine, container: str, tar: bytes, digest: str) -> None:

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import hmac
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from hvdcompose.hosts.tars import Entry, file_of, pack
 from hvdcompose.stack.plan import HOST_TARGET, SSH_TARGET
 
 KEY_FILE, FILLED = "id_ed25519", "filled"
+NOTES = "claims"  # in the client's state folder: tokens of the claims it holds, see hosts/claim.py
 SECRETS_TARGET = f"{HOST_TARGET}/secrets"
 Secrets = Mapping[str, bytes]  # name of the file under /run/secrets -> value
 NO_SECRETS: Secrets = {}
@@ -183,9 +183,13 @@ def save_key(cluster: Cluster, key: ClusterKey) -> None:
 
 
 def forget_key(cluster: Cluster) -> None:
-    """Remove the client's state of a cluster."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(state_folder(cluster))
+    """Remove the client's state of a cluster, but for a claim that could not be given up: its next one takes it."""
+    folder = state_folder(cluster)
+    for path in folder.glob("*"):
+        if path.name != NOTES:
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def key_in_tar(tar: bytes) -> ClusterKey | None:
