@@ -91,6 +91,14 @@ def follows(record: Record, lines: Sequence[str]) -> bool:
     return any(FOLLOWS.search(line) for line in lines)
 
 
+def mute(record: Record, lines: Sequence[str]) -> bool:
+    """Tell whether a rank ended with exit 1 and no exception to tell why.
+
+    horovodrun ends the logins of the others when one rank fails, and their last words may be lost on the way.
+    """
+    return bool(record["code"] == 1 and not raised_in(lines))
+
+
 def as_cause(
     told: str,
     code: int | None,
@@ -182,11 +190,11 @@ def summary(
         told += ["its last lines:", *(f"  | {line}" for line in cause["lines"])]
     others = [rank for rank in range(len(hosts)) if rank != cause["rank"]]
     own = [rank for rank in others if rank in records and failed_itself(records[rank])]
-    own = [rank for rank in own if not follows(records[rank], tails.get(rank, ()))]
+    own = [rank for rank in own if not any(led(records[rank], tails.get(rank, ())) for led in (follows, mute))]
     told += [f"rank {r} on {hosts[r]}: {how_it_ended(records[r], tails.get(r, ()))}" for r in own[:SHOWN_RANKS]]
-    led = [rank for rank in others if rank not in own]
-    if led and cause["rank"] is not None:
-        told.append(f"{len(led)} other rank{'s' * (len(led) != 1)} ended because of it:")
-    told += [how_rank_ended(rank, hosts[rank], records.get(rank)) for rank in led[:SHOWN_RANKS]]
-    unseen = len(own[SHOWN_RANKS:]) + len(led[SHOWN_RANKS:])
+    after = [rank for rank in others if rank not in own]
+    if after and cause["rank"] is not None:
+        told.append(f"{len(after)} other rank{'s' * (len(after) != 1)} ended because of it:")
+    told += [how_rank_ended(rank, hosts[rank], records.get(rank)) for rank in after[:SHOWN_RANKS]]
+    unseen = len(own[SHOWN_RANKS:]) + len(after[SHOWN_RANKS:])
     return told + ([f"and {unseen} more"] if unseen else [])

@@ -169,7 +169,6 @@ USAGE = [
     ("redner",),
     ("render", "--chekc"),
     ("render", "extra"),
-    ("render", "-f"),
     ("apply", "--bogus"),
     ("run", "--replcae"),
     ("run", "python", "train.py"),
@@ -185,6 +184,11 @@ def test_a_command_line_that_is_no_command(words, desk):
     assert (code, out) == (2, "")
     assert err.startswith("Usage: hvdcompose ") and "\nError: " in err
     assert not (desk.folder / "compose").exists()
+
+
+def test_an_option_without_its_value(desk):
+    desk.write(TWO)
+    assert desk.run("render", "-f") == (2, "", "Error: Option '-f' requires an argument.\n")
 
 
 @pytest.mark.parametrize("command", ["render", "apply"])

@@ -101,7 +101,7 @@ def test_who_comes_second_is_told_who_is_first(pair: Made, tmp_path_factory, rec
     assert claims(pair) == []
 
     # the second finds what the first made, with its key, and claims nothing where nothing is to be done
-    pair.calm()
+    other.calm()
     env, calls = recording_docker
     assert "nothing to do" in other.hvd("apply", **env).stderr
     assert not [call for call in calls() if "claim" in call]

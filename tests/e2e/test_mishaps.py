@@ -65,9 +65,12 @@ def test_hosts_that_freeze_or_reboot_in_the_middle_of_a_run(job: Made) -> None:
         """Launch, and wait until three ranks have begun."""
         before, view = job.inspect(1)["Id"], job.start("run")
         log = ("logs", job.container(1))
-        job.wait_for(
-            lambda: job.docker(1, *log, code=None).count("begun") == 3 and job.inspect(1)["Id"] != before, 60, "begun"
-        )
+
+        def begun() -> bool:
+            assert view.poll() is None, view.communicate()[0]
+            return job.docker(1, *log, code=None).count("begun") == 3 and job.inspect(1)["Id"] != before
+
+        job.wait_for(begun, 60, "begun")
         return view
 
     # a frozen host: the run can be ended on the others, and on that one ends by itself
@@ -106,16 +109,16 @@ def test_addresses_that_are_mixed_up(job: Made) -> None:
     h1, h2, h3 = (job.desk.host(n) for n in (1, 2, 3))
     a1, a2, a3 = (job.desk.address(n) for n in (1, 2, 3))
     job.file.write_text(job.file.read_text().replace(a2, "<a3>").replace(a3, a2).replace("<a3>", a3))
-    failed = job.hvd("apply", "--follow", code=1).stdout
-    assert f"{h1}     | hvdcompose: not launched, 2 of 2 workers not ready:\n" in failed
+    refused = job.hvd("apply", code=4).stderr
     for host, address in ((h2, a3), (h3, a2)):
-        assert f"{h1}     |   {host} ({address}:{job.port}): it shows another host key than the cluster's: " in failed
+        assert f"{host}: address {address} is on no interface of its containers; found " in refused
+        assert f"write the address that {host} has in cluster.yaml: hosts.{host}: address: IP" in refused
 
     job.write(CLUSTER)
     job.edit(a1, job.desk.address(8))
-    failed = job.hvd("apply", "--follow", code=1).stdout
-    assert f"hvdcompose: {h1}: address {job.desk.address(8)} is on no interface of this container; found " in failed
-    assert "A rootless Docker, or the address of another machine?" in failed
+    refused = job.hvd("apply", code=4).stderr
+    assert f"{h1}: address {job.desk.address(8)} is on no interface of its containers; found " in refused
+    assert containers(job) == [[], [], []]
 
     job.write(CLUSTER)
     assert DONE in job.hvd("apply", "--follow").stdout

@@ -212,6 +212,17 @@ def test_how_a_rank_ended_in_words(code, words):
     assert hvdcause.told_code(code) == words
 
 
+def test_last_words_that_were_lost_on_the_way_make_no_second_cause():
+    ranks = [entry(2, -9), *others(2)]
+    last = tails(r2=["at work"], r3=["at work"])
+    told = hvdcause.summary(hvdcause.cause_of(1, HOSTS, ranks, last), HOSTS, ranks, last)
+    assert told[0].startswith("first failure: rank 2 on gamma: killed by SIGKILL")
+    assert told[-4:] == [
+        "3 other ranks ended because of it:",
+        *("rank 0 on alpha: exit 1", "rank 1 on beta: exit 1", "rank 3 on delta: exit 1"),
+    ]
+
+
 def test_of_many_ranks_a_few_are_listed():
     hosts = [f"h{rank}" for rank in range(30)]
     ranks = [{**entry(0), "rank": rank, "code": 3 if rank == 5 else 1} for rank in range(30)]
