@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from standin import DIAL
 
 from hvdcompose.hosts import process
+from hvdcompose.hosts.api import close_all
 
 # a busy machine is no fault of the code under test
 settings.register_profile("hvdcompose", deadline=None)
@@ -27,7 +29,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-Program = Callable[[str, str], Path]
+Program = Callable[..., Path]
 
 
 @pytest.fixture
@@ -37,13 +39,22 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
-    def write(name: str, script: str) -> Path:
+    def write(name: str, script: str, *, answers: bool = True) -> Path:
+        """`answers`: a docker also answers what is asked of its engine, with what it prints itself."""
         path = folder / name
-        path.write_text(f"#!/bin/sh\n{textwrap.dedent(script)}")
+        dial = DIAL if name == "docker" and answers else ""
+        path.write_text(f"#!/bin/sh\n{dial}{textwrap.dedent(script)}")
         path.chmod(0o755)
         return path
 
     return write
+
+
+@pytest.fixture(autouse=True)
+def fresh_connections() -> Generator[None]:
+    """End the connections to stand-ins for engines."""
+    yield
+    close_all()
 
 
 @pytest.fixture

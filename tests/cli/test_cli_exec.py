@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 
 import pytest
+import standin
 from clusters import TWO
 from workdesk import Desk
 
-from hvdcompose.hosts.observed import LABELS
-
 
 def row(service: str, state: str = "running", status: str = "Up 2 hours") -> str:
-    """Return what `docker ps` prints for a container, as our template has it."""
-    fields = [
-        f"id-{service}",
-        f"demo-{service}-1",
-        state,
-        status,
-        "trainer:1",
-        service,
-        *[""] * len(LABELS),
-        "demo",
-        "2 hours ago",
-    ]
-    return "[" + ",".join(f'"{field}"' for field in fields) + "]"
+    """Return a container as the stand-in lists it."""
+    return json.dumps(standin.listed(service, state, status))
 
 
 @pytest.fixture

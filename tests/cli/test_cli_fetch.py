@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socketserver
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from clusters import TWO
-from workdesk import Desk, Pings
+from standin import Socket
+from workdesk import Desk
 
 RUN, OLD = "20261201-100838-32c", "20261130-090000-aaa"
 
@@ -73,10 +72,8 @@ def home(tmp_path: Path) -> Iterator[Home]:
     desk.write_there("model.pt", b"model of the last run")
     desk.write_there("deep/log.txt", b"epoch 1\n")
     desk.write_there("model.pt", b"old", OLD)
-    with socketserver.ThreadingUnixStreamServer(str(socket), Pings) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with Socket(socket, desk.bin / "docker"):
         yield desk
-        server.shutdown()
 
 
 LAST = {"model.pt": b"model of the last run", "deep/log.txt": b"epoch 1\n"}

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-import socketserver
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import standin
 from clusters import TWO
-from workdesk import Desk, Pings
-
-from hvdcompose.hosts.observed import LABELS
+from workdesk import Desk
 
 OLD, NEW = "20261130-090000-aaa", "20261201-100838-32c"
-SERVICE = ["c0", "demo-launcher-1", "running", "Up 2 minutes", "trainer:1", "launcher"]
 
 
-def launcher(**labels: str) -> list[str]:
+def launcher(**labels: str) -> dict[str, Any]:
     """Return the launcher's container in a snapshot."""
-    told = {"cluster": "demo", "host": "alpha", **labels}
-    return [*SERVICE, *(told.get(name, "") for name in LABELS), "demo", "2 minutes ago"]
+    return standin.listed("launcher", "running", "Up 2 minutes", cluster="demo", host="alpha", **labels)
 
 
 class Past(Desk):
@@ -31,7 +27,7 @@ class Past(Desk):
     def runs(self) -> Path:
         return self.folder.parent / "runs"
 
-    def stand(self, *containers: list[str], image: bool = True, volume: bool = True) -> None:
+    def stand(self, *containers: dict[str, Any], image: bool = True, volume: bool = True) -> None:
         (self.folder.parent / "ps").write_text("".join(f"{json.dumps(line)}\n" for line in containers))
         here = self.folder.parent
         self.docker(
@@ -78,10 +74,8 @@ def past(tmp_path: Path) -> Iterator[Past]:
     desk.record(OLD, begin=1.8e9, end=1.8e9 + 60, code=0, real=59.5, metrics={"accuracy": 0.9})
     desk.record(NEW, begin=1.9e9, end=1.9e9 + 5, code=1, real=4.0, cause=cause)
     desk.stand(launcher())
-    with socketserver.ThreadingUnixStreamServer(str(socket), Pings) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with standin.Socket(socket, desk.bin / "docker"):
         yield desk
-        server.shutdown()
 
 
 def rows(out: str) -> list[list[str]]:

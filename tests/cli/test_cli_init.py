@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from pathlib import Path
 
 import pytest
+from standin import Socket
 from terminal import at_a_terminal
 from workdesk import MAIN, Desk
 
@@ -19,13 +18,7 @@ WORDS = ("--image", "trainer:1", "--command", "python train.py --lr 0.1")
 @pytest.fixture
 def rack(desk: Desk, tmp_path: Path):
     """Hosts a and b with an engine each, and one that is off; their NICs are what `nics` says."""
-    sockets = []
-    for name in ("a", "b"):
-        listening = socket.socket(socket.AF_UNIX)
-        listening.bind(str(tmp_path / f"{name}.sock"))
-        listening.listen(50)
-        threading.Thread(target=answer_pings, args=(listening,), daemon=True).start()
-        sockets.append(listening)
+    sockets = [Socket(tmp_path / f"{name}.sock", desk.bin / "docker", name) for name in ("a", "b")]
     listed = {
         "default": "unix:///nowhere.sock",
         **{name: f"unix://{tmp_path}/{name}.sock" for name in ("a", "b", "off")},
@@ -35,8 +28,8 @@ def rack(desk: Desk, tmp_path: Path):
 if [ "$1 $2" = "context ls" ]; then {contexts} exit; fi
 host=$2; shift 2
 case "$*" in
-"info "*) echo '{{"ID": "'$host'", "ServerVersion": "26.1"}}' ;;
-"image ls "*) echo trainer:1 ;;
+info) echo '{{"ID": "'$host'", "ServerVersion": "26.1"}}' ;;
+"image ls") echo trainer:1 ;;
 *"--gpus all"*) echo 'GPU 0: stub'; [ $host = a ] || echo 'GPU 1: stub' ;;
 *"--entrypoint cat "*) cat {tmp_path}/$host.nics ;;
 esac
@@ -44,17 +37,7 @@ esac
     nics(desk, a=[("10.0.0.1", "eth0")], b=[("10.0.0.2", "eth0")])
     yield desk
     for listening in sockets:
-        listening.close()
-
-
-def answer_pings(listening: socket.socket) -> None:
-    while True:
-        try:
-            with listening.accept()[0] as peer:
-                peer.recv(1024)
-                peer.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
-        except OSError:
-            return
+        listening.server_close()
 
 
 def nics(desk: Desk, **hosts: list[tuple[str, str]]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import socketserver
 import subprocess
 import sys
 from pathlib import Path
+
+import standin
 
 MAIN = (sys.executable, "-c", "from hvdcompose.cli.main import main; main()")
 CONTEXTS = """
@@ -17,14 +18,6 @@ case "$*" in
 *) echo 'Cannot connect to the Docker daemon at unix:///nowhere. Is the docker daemon running?' >&2; exit 1 ;;
 esac
 """
-
-
-class Pings(socketserver.StreamRequestHandler):
-    """What an engine answers to a ping."""
-
-    def handle(self) -> None:
-        self.rfile.readline()
-        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nOK")
 
 
 class Desk:
@@ -51,7 +44,7 @@ class Desk:
 
     def docker(self, script: str) -> None:
         path = self.bin / "docker"
-        path.write_text(f"#!/bin/sh\n{script}")
+        path.write_text(f"#!/bin/sh\n{standin.DIAL}{script}")
         path.chmod(0o755)
 
     def start(self, *words: str, **more) -> subprocess.Popen:

@@ -165,8 +165,8 @@ def test_a_change_of_roles_leaves_nothing_of_the_old_ones():
 
 def test_a_helper_is_tidied_up_once_nobody_can_be_using_it():
     """It is no container of the cluster: one that another command made a moment ago is left alone."""
-    fill = Container("id", "quirky_name", "created", "Created", "trainer:1", "fill", age="3 seconds ago")
-    old = replace(fill, age="2 minutes ago")
+    fill = Container("id", "quirky_name", "created", "Created", "trainer:1", "fill", age=3.0)
+    old = replace(fill, age=120.0)
     reading = replace(old, state="running", status="Up 2 minutes")  # for a client that brings files home
     stands = {"alpha": (LAUNCHER, fill, reading), "beta": (worker(BETA), old)}
     assert printed(history=frozenset({"d1"}), **stands) == [

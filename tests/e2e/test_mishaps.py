@@ -92,7 +92,7 @@ def test_hosts_that_freeze_or_reboot_in_the_middle_of_a_run(job: Made) -> None:
     job.desk.engine("restart", "--time", "1", f"hvdcompose-{h3}")
     told, _ = view.communicate(timeout=90)
     assert view.returncode == 1
-    assert f"hvdcompose: rank 2 on {h3}: no record of its end\n" in told
+    assert f"hvdcompose: first failure: rank 2 on {h3}: no record of its end: " in told
     assert DONE in job.hvd("run", "--", "true").stdout
 
     # the primary reboots: the view comes back to the log, no rank survives anywhere

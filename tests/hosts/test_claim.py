@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from clusters import cluster_of
 
 from hvdcompose.errors import Refused
 from hvdcompose.hosts import process
+from hvdcompose.hosts.api import close_all
 from hvdcompose.hosts.claim import Claim, claimed, drop_stale, new_claim, parse_claim, standing_claim
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.keys import forget_key, state_folder
@@ -34,7 +36,6 @@ def volume(program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         rm) rm {file} ;;
         inspect)
             [ -e {file} ] || {{ echo "Error: No such volume: $3" >&2; exit 1; }}
-            if [ "$3" = --format ]; then grep token= {file} | cut -d= -f2; exit; fi
             printf '[{{"Labels": {{'; sed 's/\\([^=]*\\)=\\(.*\\)/"\\1": "\\2"/' {file} | paste -sd,; printf '}}}}]' ;;
         esac
         """,
@@ -139,9 +140,8 @@ def test_it_is_given_up_whatever_happens(volume, fresh_process, error):
 def test_ctrl_c_while_it_is_made(program, volume, fresh_process, tmp_path):
     """The volume is there before the client knows."""
     real = (tmp_path / "bin" / "docker").read_text().replace("#!/bin/sh\n", "")
-    strike = (
-        f"if [ $4 = inspect ] && [ ! -e {tmp_path}/once ]; then touch {tmp_path}/once; kill -INT $PPID; sleep 9; fi\n"
-    )
+    once, interrupt = f"{tmp_path}/once", f"kill -INT {os.getpid()}; sleep 9"
+    strike = f"if [ $4 = inspect ] && [ ! -e {once} ]; then touch {once}; {interrupt}; fi\n"
     program("docker", real.replace("shift 2;", f"{strike}shift 2;"))
     with pytest.raises(KeyboardInterrupt), claimed(CLUSTER, ALPHA, "apply"):
         pytest.fail("it went on")
@@ -151,7 +151,8 @@ def test_ctrl_c_while_it_is_made(program, volume, fresh_process, tmp_path):
 def test_a_claim_that_cannot_be_given_up_is_known_to_the_next_command(program, volume, tmp_path):
     real = (tmp_path / "bin" / "docker").read_text().replace("#!/bin/sh\n", "")
     with claimed(CLUSTER, ALPHA, "down"):
-        program("docker", "echo 'no route to host' >&2; exit 1")
+        close_all()
+        program("docker", "echo 'no route to host' >&2; exit 1", answers=False)
     forget_key(CLUSTER)  # as `down --volumes` does
     program("docker", real)
     assert volume.exists()

@@ -154,39 +154,39 @@ def test_ask_takes_a_failure_for_an_answer(docker):
     assert BETA.ask("ps").code == 17
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Error response from daemon: No such image: trainer:1",
-        "Error response from daemon: get demo-code-1: no such volume",
-        "Error: No such container: demo-worker-1",
-        "Error: No such object: x",
-        "Error response from daemon: image x: not found",
-    ],
-)
-def test_inspect_of_what_is_not_there(text, docker):
-    docker(f"echo '[]'; echo '{text}' >&2; exit 1\n")
-    assert BETA.inspect("image" if "image" in text else "container" if "container" in text else "volume", "x") is None
+@pytest.mark.parametrize("kind", ["image", "container", "volume"])
+def test_inspect_of_what_is_not_there(kind, docker):
+    docker("echo 'no such thing' >&2; exit 1\n")
+    assert BETA.inspect(kind, "x") is None
 
 
 def test_inspect(docker, tmp_path):
     docker("""echo '[{"Name": "x"}]'\n""")
-    assert BETA.inspect("volume", "x") == {"Name": "x"}
+    assert Engine("beta", "c1").inspect("volume", "x") == {"Name": "x"}
     assert words_of(tmp_path) == ["--context", "c1", "volume", "inspect", "x"]
 
 
-def test_inspect_of_a_host_that_is_not_there_is_no_answer(docker):
+NOWHERE = [
+    ("failed to connect: dial unix /x: connect: no such file or directory", "its Docker engine does not answer: "),
+    ('unable to resolve docker endpoint: context "c1": context not found: open /x', "there is no Docker context c1"),
+    ("command [ssh gpu1 docker] exit status 127: bash: docker: command not found", "docker is not on the PATH of"),
+]
+
+
+@pytest.mark.parametrize(("said", "told"), NOWHERE)
+def test_inspect_of_a_host_that_is_not_there_is_no_answer(said, told, program):
     """A context or socket that is `not found` must not pass for a missing volume."""
-    docker("echo 'failed to connect: dial unix /x: connect: no such file or directory' >&2; exit 1\n")
-    with pytest.raises(HostError):
-        BETA.inspect("volume", "x")
-    docker("""echo 'unable to resolve docker endpoint: context "c1": context not found: open /x' >&2; exit 1\n""")
+    program("docker", f"echo '{said}' >&2; exit 1\n", answers=False)
     with pytest.raises(HostError) as caught:
-        BETA.inspect("volume", "x")
-    assert "there is no Docker context c1 on this machine" in caught.value.message
-    docker("echo 'command [ssh gpu1 docker] exit status 127: bash: docker: command not found' >&2; exit 1\n")
-    with pytest.raises(HostError):
-        BETA.inspect("volume", "x")
+        Engine("beta", "c1").inspect("volume", "x")
+    assert told in caught.value.message
+
+
+def test_an_engine_that_refuses_a_question(docker):
+    docker("echo 'client version 1.24 is too old' >&2; exit 1\n")
+    with pytest.raises(HostError) as caught:
+        Engine("beta", "c1").volumes()
+    assert caught.value.message == "listing its volumes: client version 1.24 is too old"
 
 
 def test_files_go_into_a_container_through_stdin(docker, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from standin import Socket
 from test_nics import SEEN, TEXT
 
 from hvdcompose.config.first import Nic
@@ -22,7 +23,7 @@ def host(program, tmp_path, monkeypatch):
     monkeypatch.setattr(Engine, "reach", lambda self: None)
     (tmp_path / "text").write_text(TEXT)
 
-    def made(images: str = "", gpus: str = REFUSES, endpoint: str = "ssh://10.0.0.7", **info) -> Engine:
+    def made(images: str = "", gpus: str = REFUSES, endpoint: str = "tcp://10.0.0.7:2376", **info) -> Engine:
         (tmp_path / "info").write_text(json.dumps({"ID": "x", "ServerVersion": "26.1", **info}))
         program(
             "docker",
@@ -30,8 +31,8 @@ def host(program, tmp_path, monkeypatch):
             shift 2
             echo "$*" >> {tmp_path}/calls
             case "$*" in
-            "info "*) cat {tmp_path}/info ;;
-            "image ls "*) printf '{images}' ;;
+            info) cat {tmp_path}/info ;;
+            "image ls") printf '{images}' ;;
             *"--gpus all"*) {gpus} ;;
             *"cat none:1"*) exit 127 ;;
             *"--entrypoint cat "*) cat {tmp_path}/text ;;
@@ -72,9 +73,11 @@ def test_gpus_that_the_image_cannot_count(host):
     assert scout(host(images="trainer:1\\n", **both), "trainer:1").gpus == 0, "it refuses to give any"
 
 
-def test_an_engine_of_this_machine_is_not_asked_for_addresses(host, monkeypatch):
+def test_an_engine_of_this_machine_is_not_asked_for_addresses(host, monkeypatch, tmp_path):
     monkeypatch.setattr(scouting, "own_nics", lambda: (Nic("10.9.9.9", "eth9"),))
-    seen = scout(host(images="trainer:1\\n", endpoint="unix:///var/run/docker.sock"), "trainer:1")
+    monkeypatch.setattr(scouting, "OWN_SOCKETS", (f"{tmp_path}/docker.sock",))
+    with Socket(tmp_path / "docker.sock", tmp_path / "bin" / "docker"):
+        seen = scout(host(images="trainer:1\\n", endpoint=f"unix://{tmp_path}/docker.sock"), "trainer:1")
     assert (seen.nics, seen.endpoint) == ((Nic("10.9.9.9", "eth9"),), "")
 
 

@@ -78,8 +78,8 @@ def test_json():
 
 PLANS = {"alpha": ALPHA, "beta": BETA}
 STANDS = (Observed((LAUNCHER,)), Observed((WORKER,)))
-OLD_HELPER = Container("id", "quirky", "created", "Created", "im", "fill", age="2 minutes ago")
-NEW_HELPER = Container("id", "quirky", "created", "Created", "im", "fill", age="2 seconds ago")
+OLD_HELPER = Container("id", "quirky", "created", "Created", "im", "fill", age=120.0)
+NEW_HELPER = Container("id", "quirky", "created", "Created", "im", "fill", age=2.0)
 
 
 def lying(alpha: Observed = STANDS[0], beta: Observed = STANDS[1], **more) -> list[Stray]:

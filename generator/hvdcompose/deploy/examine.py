@@ -98,8 +98,7 @@ def _ask(target: Target, name: str, about: EngineFacts | None) -> Asked:
     if image is None:
         full = try_space(engine)  # there is nothing to make a helper of
         return Asked(dataclasses.replace(facts, refusals=(full,) if full else ()))
-    volumes = frozenset(engine.call("volume", "ls", "--quiet", doing="asking for its volumes").split())
-    asked = _opened(engine, Wants(plan, new_token(), volumes), facts)
+    asked = _opened(engine, Wants(plan, new_token(), frozenset(engine.volumes())), facts)
     if worker is not None and facts.worker_runs and facts.reserves_gpus:
         seen = engine.ask("exec", worker.name, "nvidia-smi", "-L", deadline=SMI_SECONDS)
         counted = dataclasses.replace(asked.facts, worker_gpus=count_listed(seen.out) if seen.ok else 0)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hvdcompose.config.model import Cluster
-from hvdcompose.errors import HvdError, Refused
+from hvdcompose.errors import HostError, HvdError, Refused
 from hvdcompose.hosts import process
 from hvdcompose.hosts.engine import ASK_SECONDS, Engine
 from hvdcompose.hosts.keys import NOTES, state_folder
@@ -88,13 +88,14 @@ def _place(engine: Engine, cluster: str, claim: Claim) -> Claim:
 
 def _remove(engine: Engine, cluster: str, claim: Claim) -> bool:
     """Remove a claim unless another stands by now; tell whether it is gone. Runs after Ctrl-C too, and never raises."""
-    name = claim_volume(cluster)
-    form = f'{{{{index .Labels "{LABEL}.token"}}}}'
-    inspect = engine.words("volume", "inspect", "--format", form, name)
-    told = process.run(inspect, deadline=ASK_SECONDS, when_stopping=True)
-    if not told.ok or told.out.strip() != claim.token:
-        return "no such volume" in told.err.lower() or told.ok
-    return process.run(engine.words("volume", "rm", name), deadline=ASK_SECONDS, when_stopping=True).ok
+    try:
+        standing = standing_claim(engine, cluster)
+    except HostError:
+        return False
+    if standing is None or standing.token != claim.token:
+        return True
+    words = engine.words("volume", "rm", claim_volume(cluster))
+    return process.run(words, deadline=ASK_SECONDS, when_stopping=True).ok
 
 
 def _noted(cluster: Cluster) -> set[str]:

@@ -53,8 +53,7 @@ class Versions:
 
 def code_versions(engine: Engine, cluster: str) -> Versions:
     """Return which versions of the code are on a host. Raises HostError."""
-    filters = [word for label in _code_labels(cluster) for word in ("--filter", f"label={label}")]
-    listed = engine.call("volume", "ls", "--quiet", *filters, doing="listing its volumes").split()
+    listed = engine.volumes(_code_labels(cluster))
 
     def digests(prefix: str) -> frozenset[str]:
         return frozenset(name.removeprefix(prefix) for name in listed if name.startswith(prefix))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+import http
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import contexts, process
+from hvdcompose.hosts.api import DIAL, Connection, Unanswered, log_text
 from hvdcompose.hosts.explain import explain
 from hvdcompose.hosts.logins import logins
 
@@ -24,6 +28,8 @@ SLOWEST_BYTES_PER_SECOND = 250_000  # of a home's uplink, shared by eight hosts
 SILENT_SECONDS = 15.0  # a followed log that says nothing for so long: is the host still there?
 ACT_SECONDS = 120.0  # for what makes or removes containers
 LARGE_SECONDS = 1800.0  # for a log of a gigabyte over a slow line
+POLL_SECONDS = 0.15
+INSPECT = {"container": "/containers/{}/json", "image": "/images/{}/json", "volume": "/volumes/{}"}
 CLIENT = ""  # stands for the context of this machine's own engine
 
 
@@ -67,6 +73,8 @@ class Engine:
 
     def reach(self) -> None:
         """Raise HostError quickly when nobody answers where the context leads; over ssh, log in once for all calls."""
+        if self._connection.made:
+            return
         if self.endpoint is None:
             message, hint = explain(f'context "{self.context}" does not exist')
             raise HostError(self.host, message, hint=hint)
@@ -90,16 +98,41 @@ class Engine:
             raise self.fail(completed, f"docker {words[0]}", deadline)
         return completed
 
+    @cached_property
+    def _connection(self) -> Connection:
+        return Connection(self.endpoint or "", self.words(*DIAL[1:]))
+
+    def query(
+        self, path: str, words: Mapping[str, str] | None = None, *, doing: str, deadline: float = ASK_SECONDS
+    ) -> Any:
+        """Ask the engine's API; return the JSON of its answer, None where there is no such object. Raises HostError."""
+        body = self._get(path, words, doing, deadline)
+        return None if body is None else json.loads(body)
+
+    def _get(self, path: str, words: Mapping[str, str] | None, doing: str, seconds: float) -> bytes | None:
+        try:
+            status, body = self._connection.get(f"{path}?{urlencode(words)}" if words else path, seconds)
+        except TimeoutError:
+            raise self.fail(process.Completed(-1, "", "", timed_out=True), doing, seconds) from None
+        except Unanswered as error:
+            why = contexts.unreachable(self.endpoint or "")
+            raise self.fail(process.Completed(1, "", why or str(error)), doing, seconds) from None
+        if status == http.HTTPStatus.NOT_FOUND:
+            return None
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            raise self.fail(process.Completed(1, "", str(json.loads(body)["message"])), doing, seconds)
+        return body
+
     def inspect(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return the raw JSON of an object, or None when the engine has none of that name. Raises HostError."""
-        completed = self.ask(kind, "inspect", name)
-        if completed.ok:
-            found = json.loads(completed.out)
-            return dict(found[0]) if found else None
-        # not just "no such" or "not found": a socket or a context may be what is missing
-        if re.search(rf"no such (?:{kind}|object)|response from daemon:.*not found", completed.err, re.IGNORECASE):
-            return None
-        raise self.fail(completed, f"docker {kind} inspect {name}", ASK_SECONDS)
+        found = self.query(INSPECT[kind].format(quote(name, safe="/:@")), doing=f"docker {kind} inspect {name}")
+        return None if found is None else dict(found)
+
+    def volumes(self, labels: Sequence[str] = ()) -> list[str]:
+        """Return the names of the engine's volumes with all of these labels. Raises HostError."""
+        query = {"filters": json.dumps({"label": list(labels)})} if labels else None
+        told = self.query("/volumes", query, doing="listing its volumes")
+        return [volume["Name"] for volume in told["Volumes"] or []]
 
     def put(self, container: str, tar: bytes) -> None:
         """Unpack a tar at / of a container, its volumes included, all owned by root. Raises HostError."""
@@ -134,18 +167,22 @@ class Engine:
         return process.lines([*words, container], silent=SILENT_SECONDS, go_on=self.answers)
 
     def log_tells(self, container: str, text: str, seconds: float) -> bool:
-        """Wait for a line of a container's log that begins so; False when the log ends or the time is over first."""
-        words = self.words("logs", "--follow", container)
-        with contextlib.closing(process.lines(words, silent=seconds, go_on=lambda: False)) as told:
-            return any(line.startswith(text) for line in told)
+        """Wait for a line of a container's log that begins so; False when it ends or the time is over first."""
+        limit = time.monotonic() + seconds
+        path, query = f"/containers/{container}/logs", {"stdout": "1", "stderr": "1"}
+        while time.monotonic() < limit:
+            running = (self.inspect("container", container) or {}).get("State", {}).get("Running")
+            log = self._get(path, query, "reading its log", ASK_SECONDS)
+            if log is not None and any(line.startswith(text) for line in log_text(log).splitlines()):
+                return True
+            if not running:
+                return False
+            time.sleep(POLL_SECONDS)
+        return False
 
     def answers(self) -> bool:
         """Tell whether somebody answers where the context leads."""
-        try:
-            self.reach()
-        except HostError:
-            return False
-        return True
+        return self.endpoint is not None and contexts.unreachable(self.endpoint) is None
 
     def all_logs(self, container: str, *, tail: str = "all") -> list[str]:
         """Return the log lines of a container so far, each with its timestamp. Raises HostError."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from hvdcompose.config.model import Cluster
-from hvdcompose.hosts.keys import state_folder
-
-GREEN = "green"
+from hvdcompose.hosts.keys import GREEN, state_folder
 
 
 def last_green(cluster: Cluster) -> str:

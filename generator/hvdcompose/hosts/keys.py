@@ -32,6 +32,7 @@ from hvdcompose.hosts.tars import Entry, file_of, pack
 from hvdcompose.stack.plan import HOST_TARGET, SSH_TARGET
 
 KEY_FILE, FILLED = "id_ed25519", "filled"
+GREEN = "green"  # beside it: what the last look at the hosts found, see hosts/green.py
 NOTES = "claims"  # in the client's state folder: tokens of the claims it holds, see hosts/claim.py
 SECRETS_TARGET = f"{HOST_TARGET}/secrets"
 Secrets = Mapping[str, bytes]  # name of the file under /run/secrets -> value
@@ -183,10 +184,13 @@ def save_key(cluster: Cluster, key: ClusterKey) -> None:
 
 
 def forget_key(cluster: Cluster) -> None:
-    """Remove the client's state of a cluster, but for a claim that could not be given up: its next one takes it."""
+    """Remove the client's state of a cluster, but for what is known of its hosts and claims that could not be given up.
+
+    The next command takes such a claim; hosts stay as they were seen, whatever volumes they have.
+    """
     folder = state_folder(cluster)
     for path in folder.glob("*"):
-        if path.name != NOTES:
+        if path.name not in (GREEN, NOTES):
             path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from hvdcompose.errors import HostError
 from hvdcompose.hosts.engine import Engine
 
 LABELS = ("cluster", "host", "spec", "keys", "code", "image", "launch", "run", "port", "gpus")
+FIELD = {"image": "image_digest"}  # where a field of Container is called otherwise
 OBSERVE_SECONDS = 10.0
+RECENT_SECONDS = 60.0
 RANK = "/hvd/rank"
-_FIELDS = [".ID", ".Names", ".State", ".Status", ".Image", '(.Label "com.docker.compose.service")']
-_FIELDS += [f'(.Label "hvdcompose.{name}")' for name in LABELS]
-_FIELDS += ['(.Label "com.docker.compose.project")', ".RunningFor"]
-TEMPLATE = "[" + ",".join(f"{{{{json {field}}}}}" for field in _FIELDS) + "]"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Container:
     port: str = ""  # of the cluster's ssh
     gpus: str = ""  # all, "any 2", ids with commas, or none
     project: str = ""
-    age: str = ""  # since it was made, in Docker's words: "5 minutes ago"
+    age: float = math.inf  # seconds since it was made, by the client's clock
     proved: bool = False  # this client saw its keys come and its sshd listen
 
     @property
@@ -62,7 +63,7 @@ class Container:
     @property
     def recent(self) -> bool:
         """True for a minute at most after it was made."""
-        return "second" in self.age
+        return self.age < RECENT_SECONDS
 
     @property
     def live(self) -> bool:
@@ -82,12 +83,31 @@ class Observed:
         return next((container for container in self.containers if container.service == name), None)
 
 
-def parse_snapshot(text: str, project: str) -> Observed:
-    """Return what the lines of `docker ps` with TEMPLATE say. Pure."""
-    found = [Container(*json.loads(line)) for line in text.splitlines() if line.startswith("[")]
+def parse_snapshot(told: Iterable[Mapping[str, Any]], project: str, now: float) -> Observed:
+    """Return what the engine's list of containers says; now: unix seconds. Pure."""
+    found = [parse_container(each, now) for each in told]
     return Observed(
         tuple(container for container in found if container.project == project),
         tuple(container for container in found if container.project != project and container.cluster),
+    )
+
+
+def parse_container(told: Mapping[str, Any], now: float) -> Container:
+    """Return one container of the engine's list. Pure."""
+    labels = told.get("Labels") or {}
+    own: dict[str, Any] = {FIELD.get(name, name): str(labels.get(f"hvdcompose.{name}", "")) for name in LABELS}
+    # with a link to it a container has a second name, /other/name
+    name = next((name for name in told["Names"] if name.count("/") == 1), "").lstrip("/")
+    return Container(
+        id=told["Id"],
+        name=name,
+        state=told["State"],
+        status=told["Status"],
+        image=told["Image"],
+        service=str(labels.get("com.docker.compose.service", "")),
+        project=str(labels.get("com.docker.compose.project", "")),
+        age=now - told["Created"],
+        **own,
     )
 
 
@@ -97,8 +117,9 @@ def observe(engine: Engine, project: str) -> Observed:
     All that Compose made are asked for, in one call: filters for several labels mean all of them, not one of them.
     """
     engine.reach()
-    words = ("ps", "--all", "--no-trunc", "--filter", "label=com.docker.compose.project", "--format", TEMPLATE)
-    return parse_snapshot(engine.call(*words, doing="asking its Docker engine", deadline=OBSERVE_SECONDS), project)
+    query = {"all": "1", "filters": json.dumps({"label": ["com.docker.compose.project"]})}
+    told = engine.query("/containers/json", query, doing="asking its Docker engine", deadline=OBSERVE_SECONDS)
+    return parse_snapshot(told, project, time.time())
 
 
 def parse_ranks(text: str) -> tuple[str, ...]:
@@ -126,11 +147,8 @@ class EngineFacts:
     cgroup_version: str = ""
 
 
-def parse_info(host: str, text: str) -> EngineFacts:
-    """Return the facts in `docker info`'s JSON. Raises HostError when the engine did not answer."""
-    told = json.loads(text)
-    if told.get("ServerErrors"):
-        raise HostError(host, f"its Docker engine does not answer: {told['ServerErrors'][0]}")
+def parse_info(told: Mapping[str, Any]) -> EngineFacts:
+    """Return the facts in what an engine says of itself (`docker info`). Pure."""
     security = told.get("SecurityOptions") or []
     return EngineFacts(
         id=str(told.get("ID", "")),
@@ -143,6 +161,11 @@ def parse_info(host: str, text: str) -> EngineFacts:
     )
 
 
+def engine_info(engine: Engine) -> dict[str, Any]:
+    """Return what an engine says of itself. Raises HostError."""
+    return dict(engine.query("/info", doing="asking its Docker engine"))
+
+
 def engine_facts(engine: Engine) -> EngineFacts:
     """Ask an engine for its facts. Raises HostError."""
-    return parse_info(engine.host, engine.call("info", "--format", "{{json .}}", doing="asking its Docker engine"))
+    return parse_info(engine_info(engine))

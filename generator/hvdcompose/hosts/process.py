@@ -81,6 +81,13 @@ def env_words() -> list[str]:
     return ["env", *unset, *([f"PATH={_path()}"] if _first_on_path else [])]
 
 
+def spawn(words: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
+    """Start a process in a group of its own, in the environment for docker."""
+    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+        list(words), env=clean_environment(), start_new_session=True, **options
+    )
+
+
 @contextlib.contextmanager
 def child(words: Sequence[str], *, when_stopping: bool = False, **options: object) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process in a group of its own; end it on leaving.
@@ -90,9 +97,7 @@ def child(words: Sequence[str], *, when_stopping: bool = False, **options: objec
     """
     if not when_stopping:
         refuse_when_stopping()
-    process: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[call-overload]
-        list(words), env=clean_environment(), start_new_session=True, **options
-    )
+    process = spawn(words, **options)
     try:
         yield process
     finally:

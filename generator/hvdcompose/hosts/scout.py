@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -14,7 +13,7 @@ from hvdcompose.hosts.contexts import ssh_route
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.gpus import try_gpus
 from hvdcompose.hosts.nics import nics_through, own_nics
-from hvdcompose.hosts.observed import EngineFacts, parse_info
+from hvdcompose.hosts.observed import EngineFacts, engine_info, parse_info
 
 OWN_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 MOST_IMAGES = 3  # so many images are tried until one has a `cat`
@@ -33,15 +32,17 @@ class Scouted:
 def scout(engine: Engine, image: str) -> Scouted:
     """Ask a host, with short containers of an image that is there already (`image` first). Raises HostError."""
     engine.reach()
-    told = engine.call("info", "--format", "{{json .}}", doing="asking its Docker engine")
-    listed = engine.call("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", doing="listing its images").split()
+    told = engine_info(engine)
+    listed = [
+        tag for each in engine.query("/images/json", doing="listing its images") for tag in each["RepoTags"] or []
+    ]
     images = [name for name in (image, *(name for name in listed if name != image)) if name in listed]
     images = [name for name in images if "<none>" not in name][:MOST_IMAGES]
     return Scouted(
-        engine=parse_info(engine.host, told),
+        engine=parse_info(told),
         nics=_nics(engine, images),
         endpoint=endpoint_address(engine.endpoint or ""),
-        gpus=_gpus(engine, images, runtime="nvidia" in (json.loads(told).get("Runtimes") or {})),
+        gpus=_gpus(engine, images, runtime="nvidia" in (told.get("Runtimes") or {})),
     )
 
 

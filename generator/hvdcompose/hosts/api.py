@@ -1,0 +1,163 @@
+"""One kept connection to an engine's HTTP API: a question takes milliseconds there, and a process with the docker CLI.
+
+After Ctrl-C too: a question changes nothing, and what dials ends with this process.
+
+A path without a version means the engine's own version of the API (https://docs.docker.com/reference/api/engine/).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import http.client
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import IO
+from urllib.parse import urlsplit
+
+from hvdcompose.hosts import process
+from hvdcompose.hosts.logins import destination
+
+CLOSE_SECONDS = 1.0
+DIAL = ("docker", "system", "dial-stdio")  # passes its stdin and stdout to the engine: what docker itself runs over ssh
+
+
+class Unanswered(Exception):
+    """The engine gave no answer; the text is what the way to it said, if anything."""
+
+
+def dial_words(endpoint: str, docker: Sequence[str]) -> list[str]:
+    """Return the command whose stdin and stdout are a connection to the engine.
+
+    docker: the words of `docker system dial-stdio` for its context. ssh is spared the docker in between.
+    """
+    parts = urlsplit(endpoint)
+    direct = parts.scheme == "ssh" and not parts.path
+    return ["ssh", "-T", *destination(endpoint), *DIAL] if direct else list(docker)
+
+
+def log_text(data: bytes) -> str:
+    """Return the text of a container's log, which comes in frames: 8 bytes of head, the last 4 the length after it."""
+    told, at = b"", 0
+    while at + 8 <= len(data):
+        end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")
+        told, at = told + data[at + 8 : end], end
+    return told.decode(errors="replace")
+
+
+@dataclass
+class Connection:
+    """The connection to one engine, made at the first question; one question at a time."""
+
+    endpoint: str
+    docker: Sequence[str]  # see `dial_words`
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _http: http.client.HTTPConnection | None = None
+    _dial: subprocess.Popen[bytes] | None = None
+    _said: IO[bytes] | None = None
+
+    @property
+    def made(self) -> bool:
+        """True after an answer, until one fails to come."""
+        return self._http is not None
+
+    def get(self, path: str, seconds: float) -> tuple[int, bytes]:
+        """Return (status, body). Raises TimeoutError, Unanswered; FileNotFoundError without ssh or docker here."""
+        limit = time.monotonic() + seconds
+        if not self._lock.acquire(timeout=seconds):
+            raise TimeoutError
+        try:
+            if self._http is not None:
+                with contextlib.suppress(Unanswered):  # the engine may have restarted since
+                    return self._ask(path, limit)
+            self._open(limit)
+            return self._ask(path, limit)
+        finally:
+            self._lock.release()
+
+    def _ask(self, path: str, limit: float) -> tuple[int, bytes]:
+        http_connection = self._http
+        assert http_connection is not None
+        try:
+            http_connection.sock.settimeout(_left(limit))
+            http_connection.request("GET", path)
+            answer = http_connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            said = self.close()
+            if isinstance(error, TimeoutError):
+                raise
+            raise Unanswered(said or str(error)) from None
+        except BaseException:
+            self.close()  # an answer that comes later must not pass for the next one's
+            raise
+
+    def _open(self, limit: float) -> None:
+        parts = urlsplit(self.endpoint)
+        connection = http.client.HTTPConnection("docker")
+        connection.auto_open = 0
+        connection.sock = _unix(parts.path, limit) if parts.scheme == "unix" else self._dialled()
+        self._http = connection
+        _made.add(self)
+
+    def _dialled(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            said = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the connection ends
+            words = dial_words(self.endpoint, self.docker)
+            self._dial, self._said = process.spawn(words, stdin=theirs, stdout=theirs, stderr=said), said
+        return ours
+
+    def close(self) -> str:
+        """End the connection; return what the way to the engine had said."""
+        connection, self._http = self._http, None
+        dial, self._dial = self._dial, None
+        said, self._said = self._said, None
+        _made.discard(self)
+        if connection is not None:
+            connection.close()
+        if dial is None or said is None:
+            return ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            dial.wait(CLOSE_SECONDS)
+        if dial.returncode is None:
+            process.end(dial)
+        with said:
+            said.seek(0)
+            return said.read().decode(errors="replace")
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def _left(limit: float) -> float:
+    return max(0.001, limit - time.monotonic())
+
+
+def _unix(path: str, limit: float) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_left(limit))
+    try:
+        connection.connect(path)
+    except TimeoutError:
+        connection.close()
+        raise
+    except OSError as error:
+        connection.close()
+        raise Unanswered(f"dial unix {path}: connect: {str(error.strerror).lower()}") from None
+    return connection
+
+
+_made: set[Connection] = set()
+
+
+@atexit.register
+def close_all() -> None:
+    """End all connections."""
+    for connection in list(_made):
+        connection.close()
