@@ -189,6 +189,19 @@ def test_an_engine_that_refuses_a_question(docker):
     assert caught.value.message == "listing its volumes: client version 1.24 is too old"
 
 
+@pytest.mark.parametrize("status", ["200 OK", "502 Bad Gateway"])
+def test_what_answers_is_no_engine(status, program):
+    page = "<html>It works!</html>"
+    program(
+        "docker",
+        f"read line; printf 'HTTP/1.1 {status}\\r\\nContent-Length: {len(page)}\\r\\n\\r\\n{page}'",
+        answers=False,
+    )
+    with pytest.raises(HostError) as caught:
+        Engine("beta", "c1").volumes()
+    assert caught.value.message == f"listing its volumes: what answers is no Docker engine: {page}"
+
+
 def test_files_go_into_a_container_through_stdin(docker, tmp_path):
     docker(f"cat > {tmp_path}/stdin\n")
     BETA.put("demo-worker-1", b"\0tar\xff")

@@ -107,7 +107,14 @@ class Engine:
     ) -> Any:
         """Ask the engine's API; return the JSON of its answer, None where there is no such object. Raises HostError."""
         body = self._get(path, words, doing, deadline)
-        return None if body is None else json.loads(body)
+        return None if body is None else self._told(body, doing)
+
+    def _told(self, body: bytes, doing: str) -> Any:
+        try:
+            return json.loads(body)
+        except ValueError:
+            began = body[:80].decode(errors="replace")
+            raise HostError(self.host, f"{doing}: what answers is no Docker engine: {began}") from None
 
     def _get(self, path: str, words: Mapping[str, str] | None, doing: str, seconds: float) -> bytes | None:
         try:
@@ -120,7 +127,7 @@ class Engine:
         if status == http.HTTPStatus.NOT_FOUND:
             return None
         if status >= http.HTTPStatus.BAD_REQUEST:
-            raise self.fail(process.Completed(1, "", str(json.loads(body)["message"])), doing, seconds)
+            raise self.fail(process.Completed(1, "", str(self._told(body, doing).get("message"))), doing, seconds)
         return body
 
     def inspect(self, kind: str, name: str) -> dict[str, Any] | None:
