@@ -34,6 +34,11 @@ LINES = [
     pytest.param("[0]: not a mark", Line("alpha", None, "[0]: not a mark"), id="brackets"),
     pytest.param("x [0]<stdout>:y", Line("alpha", None, "x [0]<stdout>:y"), id="not at the beginning"),
     pytest.param("[-1]<stdout>:y", Line("alpha", None, "[-1]<stdout>:y"), id="no rank"),
+    pytest.param("[2]<stderr>:10%|#  \r20%|## \r", Line("beta", 2, "20%|## "), id="a progress bar"),
+    pytest.param("[2]<stderr>:10%\r[2]<stderr>:20%", Line("beta", 2, "20%"), id="a bar whose steps are marked"),
+    pytest.param("10%\r20%\r", Line("alpha", None, "20%"), id="a bar of no rank"),
+    pytest.param("[0]<stdout>:one\r", Line("alpha", 0, "one"), id="an end of line as on Windows"),
+    pytest.param("\r\r", Line("alpha", None, ""), id="only returns"),
     pytest.param("real\t1m34.400s", Line("alpha", None, "real\t1m34.400s"), id="times"),
 ]
 

@@ -25,13 +25,16 @@ class Line:
 
 
 def parse_line(host: str, ranks: Sequence[str], text: str) -> Line:
-    """Return a launcher's log line with its rank and that rank's host; `ranks` lists the host of each rank."""
-    found = _PREFIX.match(text)
+    """Return a launcher's log line with its rank and that rank's host; `ranks` lists the host of each rank.
+
+    Of a progress bar, which returns to the beginning of its line for each step, the last step: what a terminal shows.
+    """
+    last = text.rstrip("\r").rpartition("\r")[2]
+    found = _PREFIX.match(last) or _PREFIX.match(text)  # Horovod may mark each step, or only the line
     if found is None:
-        return Line(host, None, text)
-    rank = int(found["rank"])
-    told = f"{found['time']} {found['text']}" if found["time"] else found["text"]
-    return Line(ranks[rank] if rank < len(ranks) else host, rank, told)
+        return Line(host, None, last)
+    rank, told = int(found["rank"]), found["text"].rstrip("\r").rpartition("\r")[2]
+    return Line(ranks[rank] if rank < len(ranks) else host, rank, f"{found['time']} {told}" if found["time"] else told)
 
 
 def label(line: Line, width: int) -> str:
