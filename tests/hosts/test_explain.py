@@ -151,6 +151,93 @@ TEXTS = [
         "on that host: nvidia-smi -L lists its GPUs",
         id="no such GPU",
     ),
+    *(
+        pytest.param(
+            CREATE.format(TOOLKIT.format(text)),
+            "it has no NVIDIA driver that works",
+            "on that host nvidia-smi must work: install the driver, or reboot after its update; "
+            "`gpus: none` runs without GPUs",
+            id=f"no driver: {text}",
+        )
+        for text in (
+            "initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: "
+            "no such file or directory",
+            "initialization error: nvml error: driver not loaded",
+        )
+    ),
+    pytest.param(
+        CREATE.format(
+            TOOLKIT.format(
+                "mount error: file creation failed: /var/lib/docker/overlay2/0a1b/merged/usr/lib/x86_64-linux-gnu/"
+                "libnvidia-ml.so.1: file exists"
+            )
+        ),
+        "the image itself holds /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1, where the host's GPU driver is to be "
+        "mounted",
+        "build it without driver packages (libnvidia-compute-*, nvidia-utils-*), and not by docker commit",
+        id="driver files in the image",
+    ),
+    *(
+        pytest.param(
+            CREATE.format(TOOLKIT.format(text)),
+            "its NVIDIA Container Toolkit may not give a container's cgroup the GPUs",
+            "on that host: update nvidia-container-toolkit and restart docker; "
+            "or `gpus: {driver: cdi, ids: [nvidia.com/gpu=all]}`",
+            id=text,
+        )
+        for text in (
+            "mount error: failed to add device rules: unable to find any existing device filters attached to the "
+            "cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted",
+            "container error: cgroup subsystem devices not found",
+        )
+    ),
+    pytest.param(
+        CREATE.format(TOOLKIT.format("ldcache error: open failed: /sbin/ldconfig.real: no such file or directory")),
+        "its NVIDIA Container Toolkit cannot give the GPUs: ldcache error: open failed: /sbin/ldconfig.real: no such "
+        "file or directory",
+        "on that host: nvidia-container-cli -k -d /dev/tty info tells more; `gpus: none` runs without GPUs",
+        id="the toolkit, for whatever reason",
+    ),
+    pytest.param(
+        "Error response from daemon: client version 1.42 is too old. Minimum supported API version is 1.44, please "
+        "upgrade your client to a newer version",
+        "this machine's docker or Compose is too old for its engine: API 1.42, and it wants 1.44 or later",
+        "update docker and docker-compose-plugin on this machine",
+        id="engine 29 and an old client",
+    ),
+    pytest.param(
+        "Error response from daemon: client version 1.53 is too new. Maximum supported API version is 1.41",
+        "its engine is too old for this machine's docker or Compose: API 1.41 at most, asked in 1.53",
+        "update Docker on that host",
+        id="a client that is too new",
+    ),
+    *(
+        pytest.param(
+            text,
+            "AppArmor forbids its engine to end a container",
+            "on that host: aa-remove-unknown, or reboot; of Docker from snap and Docker from apt keep one",
+            id=text,
+        )
+        for text in (
+            "Error response from daemon: cannot stop container: 0a1b: permission denied",
+            'OCI runtime state failed: signaling init process caused "permission denied"\n: unknown',
+        )
+    ),
+    pytest.param(
+        "Error response from daemon: failed to create task for container: unsupported shim version (3): not "
+        "implemented",
+        "its containerd was updated and not restarted",
+        "on that host: systemctl restart containerd docker",
+        id="an old containerd still runs",
+    ),
+    pytest.param(
+        "Error response from daemon: error while creating mount source path '/opt/something/data': mkdir "
+        "/opt/something: read-only file system",
+        "its engine may neither see nor make /opt/something/data: a read-only disk, or Docker from a snap, which sees "
+        "little but /home",
+        "Docker's own packages in the place of the snap, or a folder that it may read",
+        id="Docker from a snap",
+    ),
     pytest.param(
         "docker: Error response from daemon: failed to create task for container: failed to create shim task: OCI "
         "runtime create failed: runc create failed: unable to start container process: error during container init: "

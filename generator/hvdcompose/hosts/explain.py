@@ -96,6 +96,59 @@ KNOWN = (
         about="gpus",
     ),
     Known(
+        r"load library failed: libnvidia-ml\.so|nvml error: driver not loaded",
+        "it has no NVIDIA driver that works",
+        "on that host nvidia-smi must work: install the driver, or reboot after its update; "
+        "`gpus: none` runs without GPUs",
+        about="gpus",
+    ),
+    Known(
+        r"nvidia-container-cli\S*: mount error: file creation failed: \S*/merged(/\S+): file exists",
+        "the image itself holds {0}, where the host's GPU driver is to be mounted",
+        "build it without driver packages (libnvidia-compute-*, nvidia-utils-*), and not by docker commit",
+        about="gpus",
+    ),
+    Known(
+        r"failed to add device rules|cgroup subsystem devices not found|BPF_CGROUP_DEVICE",
+        "its NVIDIA Container Toolkit may not give a container's cgroup the GPUs",
+        "on that host: update nvidia-container-toolkit and restart docker; "
+        "or `gpus: {{driver: cdi, ids: [nvidia.com/gpu=all]}}`",
+        about="gpus",
+    ),
+    Known(
+        r"nvidia-container-cli\S*: ([^\n]+?)(?:: unknown)?\.?(?:\n|$)",
+        "its NVIDIA Container Toolkit cannot give the GPUs: {0}",
+        "on that host: nvidia-container-cli -k -d /dev/tty info tells more; `gpus: none` runs without GPUs",
+        about="gpus",
+    ),
+    Known(
+        r"client version (\S+) is too old\. Minimum supported API version is ([\d.]+\d)",
+        "this machine's docker or Compose is too old for its engine: API {0}, and it wants {1} or later",
+        "update docker and docker-compose-plugin on this machine",
+    ),
+    Known(
+        r"client version (\S+) is too new\. Maximum supported API version is ([\d.]+\d)",
+        "its engine is too old for this machine's docker or Compose: API {1} at most, asked in {0}",
+        "update Docker on that host",
+    ),
+    Known(
+        r"cannot (?:stop|kill) container: (?:[^\n]*: )?permission denied"
+        r'|signaling init process caused "permission denied"',
+        "AppArmor forbids its engine to end a container",
+        "on that host: aa-remove-unknown, or reboot; of Docker from snap and Docker from apt keep one",
+    ),
+    Known(
+        r"unsupported shim version",
+        "its containerd was updated and not restarted",
+        "on that host: systemctl restart containerd docker",
+    ),
+    Known(
+        r"error while creating mount source path '([^']+)': .*read-only file system",
+        "its engine may neither see nor make {0}: a read-only disk, or Docker from a snap, which sees little but /home",
+        "Docker's own packages in the place of the snap, or a folder that it may read",
+        about="folder",
+    ),
+    Known(
         r"no space left on device",
         "its disk is full",
         "on that host: docker system df shows what takes the space, docker system prune frees it",

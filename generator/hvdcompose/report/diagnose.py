@@ -86,6 +86,18 @@ SIGNS = (
         "build it with HOROVOD_WITH_PYTORCH=1 against the image's torch: trainer/Dockerfile shows how",
     ),
     Sign(
+        "H07",
+        r"HorovodVersionMismatchError|horovod/\S*mpi_lib\S*: undefined symbol",
+        "the image's Horovod was built against another torch than the one it meets",
+        "in the Dockerfile install Horovod last, with pip install --no-cache-dir; no other torch from a volume",
+    ),
+    Sign(
+        "H07",
+        r"can't start new thread|pthread_create failed|libgomp: Thread creation failed",
+        "its container may start no more threads: an old Docker does not know the image's glibc, or a limit is reached",
+        "update Docker there (25 or later); else raise `ulimits: {nproc: ...}`, or take fewer loader workers",
+    ),
+    Sign(
         "N02",
         r"connect\(\) to (?:172\.\d+\.0\.1|192\.168\.122\.1) failed|received unexpected process identifier",
         "MPI dialled a bridge that every machine has (docker0, virbr0)",
@@ -102,6 +114,19 @@ SIGNS = (
         r"Call to connect (?:to \S+ )?timeout|socketPollConnect.*timed? ?out",
         "NCCL reached no other host in time: a firewall, or an address that others cannot reach",
         "hvdcompose doctor tries the ports between all hosts",
+    ),
+    Sign(
+        "N09",
+        r"socket(?:Poll|Start)Connect: [Cc]onnect to \S+ (?:returned|failed)(?!.*retrying)"
+        r"|WARN (?:Call to connect|Connect to \S+) failed",
+        "NCCL did not reach another host: a firewall, or an address that others cannot reach",
+        "hvdcompose doctor tries the ports between all hosts; no NCCL_SOCKET_IFNAME in `env`",
+    ),
+    Sign(
+        "N05",
+        r"unable to complete a TCP connection",
+        "MPI's own connections between the hosts fail",
+        DOCTOR,
     ),
     Sign(
         "N10",
@@ -122,6 +147,18 @@ SIGNS = (
         "hvdcompose down, then hvdcompose apply; after an update of the driver reboot the host first",
     ),
     Sign(
+        "G04",
+        r"uncorrectable ECC error|fallen off the bus|GPU is lost",
+        "a GPU of it fails: its hardware",
+        "reboot the host; where that does not help, leave the GPU out with `gpus: {ids: [...]}`",
+    ),
+    Sign(
+        "G05",
+        r"[Ee]rror 802\b|system not yet initialized",
+        "its NVSwitch GPUs wait for nvidia-fabricmanager",
+        "on that host: install the driver's version of it, then systemctl enable --now nvidia-fabricmanager",
+    ),
+    Sign(
         "G05",
         r"no kernel image is available for execution on the device",
         "the image's CUDA has no code for this GPU",
@@ -135,9 +172,22 @@ SIGNS = (
     ),
     Sign(
         "G06",
-        r"posix_fallocate failed: No space|creating shared memory segment|insufficient shared memory|/dev/shm/nccl",
+        r"posix_fallocate failed: No space|creating shared memory segment|insufficient shared memory|/dev/shm/nccl"
+        r"|killed by signal: Bus error|out of shared memory",
         "its /dev/shm is used up",
         SHM,
+    ),
+    Sign(
+        "G07",
+        r"received 0 items of ancdata|Too many open files",
+        "its container may open no more files",
+        "`ulimits: {nofile: 65536}` under `defaults` in cluster.yaml",
+    ),
+    Sign(
+        "G08",
+        r"Duplicate GPU detected|ncclCommInitRank failed: invalid usage",
+        "two ranks took the same GPU",
+        "torch.cuda.set_device(hvd.local_rank()) in the script before anything goes to a GPU; `slots` at most `gpus`",
     ),
     Sign(
         "G08",
