@@ -418,6 +418,10 @@ def test_known_failures(text, sentence, hint):
     assert explain(text) == (sentence, hint)
 
 
+def test_a_line_that_is_broken_before_its_end_is_told_whole():
+    assert explain("first\nrunc did not end: odd trouble\n: unknown\n")[0] == "runc did not end: odd trouble: unknown"
+
+
 def test_every_sentence_is_reached_by_a_real_text():
     reached = {explain(case.values[0])[0].split(" {")[0] for case in TEXTS}
     for known in KNOWN:

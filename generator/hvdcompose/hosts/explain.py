@@ -195,7 +195,8 @@ KNOWN = (
 
 def explain(text: str) -> tuple[str, str | None]:
     """Return (sentence, hint) for what a command wrote when it failed; its own last line where nothing is known."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    joined = re.sub(r"\n\s*:", ":", text)  # runc may break its line before ": unknown"
+    lines = [line.strip() for line in joined.splitlines() if line.strip()]
     return recognise(text) or (lines[-1] if lines else "it failed without a word", None)
 
 
