@@ -159,7 +159,11 @@ def test_the_words_for_a_wrong_file(desk):
 
 def test_a_missing_file(desk):
     """The hint names no command that does not exist."""
-    assert desk.run("render") == (3, "", "error: cluster.yaml: there is no such file\n  -> name the file with -f\n")
+    assert desk.run("render") == (
+        3,
+        "",
+        "error: cluster.yaml: there is no such file\n  -> hvdcompose init writes a first one; -f names another file\n",
+    )
     code, out, err = desk.run("render", "-f", "elsewhere.yaml")
     assert (code, out) == (3, "")
     assert err.splitlines()[0] == "error: elsewhere.yaml: there is no such file"

@@ -83,7 +83,7 @@ def test_the_last_run_that_wrote_anything(home):
     (home.there / "20261202-000000-000").mkdir()
     code, out, err = home.run("fetch")
     assert (code, out) == (0, "")
-    assert err == f"run {RUN}: 2 files (0.0 kB sent) are in output/{RUN}\n"
+    assert err == f"run {RUN}: 2 files fetched (0.0 kB sent) into output/{RUN}\n"
     assert home.files() == LAST
 
 
@@ -202,7 +202,10 @@ def test_nothing_is_written_outside_of_the_folder(home):
     ]
     assert (home.here / "good").readlink() == Path("deep/log.txt")
     assert not os.path.lexists(home.here / "evil")
-    assert home.run("fetch")[2].splitlines()[-1] == f"run {RUN}: 0 files (0.0 kB sent) are in output/{RUN}, 3 were here"
+    assert (
+        home.run("fetch")[2].splitlines()[-1]
+        == f"run {RUN}: 0 files fetched (0.0 kB sent) into output/{RUN}; 3 already there"
+    )
 
 
 def test_no_link_here_is_written_through(home, tmp_path):

@@ -86,12 +86,14 @@ def test_a_fresh_cluster():
         "gamma: send code: this version is not there",
         "beta: create: no worker there",
         "gamma: create: no worker there",
-        "alpha: launch: never ran: python train.py (3 ranks on 3 hosts)",
+        "alpha: launch: not run yet as it is now: python train.py (3 ranks on 3 hosts)",
     ]
 
 
 def test_one_host_has_no_workers():
-    assert printed((ALPHA,), alpha=()) == ["alpha: launch: never ran: python train.py (3 ranks on 3 hosts)"]
+    assert printed((ALPHA,), alpha=()) == [
+        "alpha: launch: not run yet as it is now: python train.py (3 ranks on 3 hosts)"
+    ]
 
 
 DRIFT = [
@@ -159,7 +161,7 @@ def test_a_change_of_roles_leaves_nothing_of_the_old_ones():
         "gamma: remove: its launcher is not in cluster.yaml",
         "gamma: create: no worker there",
         "alpha: remove: its worker is not in cluster.yaml",
-        "alpha: launch: never ran: python train.py (3 ranks on 3 hosts)",
+        "alpha: launch: not run yet as it is now: python train.py (3 ranks on 3 hosts)",
     ]
 
 
@@ -205,7 +207,7 @@ def test_steps_come_in_the_order_in_which_they_are_done():
         "beta: send code: this version is not there",
         "beta: create: no worker there",
         "gamma: recreate: cluster.yaml changed for it",
-        "alpha: launch: never ran: python train.py (3 ranks on 3 hosts)",
+        "alpha: launch: not run yet as it is now: python train.py (3 ranks on 3 hosts)",
     ]
 
 
@@ -213,8 +215,8 @@ TITLE = LAUNCH.title
 EXIT_69 = replace(LAUNCHER, status="Exited (69) 1 minute ago")
 LAUNCHES = [
     pytest.param((), {"d1"}, [], id="ran, and its container is gone"),
-    pytest.param((), set(), [f"never ran: {TITLE}"], id="never ran, no container"),
-    pytest.param((), {"d0"}, [f"never ran: {TITLE}"], id="another one ran"),
+    pytest.param((), set(), [f"not run yet as it is now: {TITLE}"], id="never ran, no container"),
+    pytest.param((), {"d0"}, [f"not run yet as it is now: {TITLE}"], id="another one ran"),
     pytest.param((LAUNCHER,), None, [], id="ran well: the records are not asked for"),
     pytest.param((LAUNCHER,), {"d1"}, [], id="ran well"),
     pytest.param((RUNNING,), None, [], id="is live"),
@@ -227,11 +229,20 @@ LAUNCHES = [
         id="failed before it started",
     ),
     pytest.param((EXIT_69,), {"d0"}, [f"it was never started, the launcher ended with exit 69: {TITLE}"], id="again"),
-    pytest.param((replace(LAUNCHER, state="created", status="Created"),), set(), [f"never ran: {TITLE}"], id="created"),
-    pytest.param((replace(LAUNCHER, launch="d0"),), {"d0"}, [f"never ran: {TITLE}"], id="another launch ran last"),
+    pytest.param(
+        (replace(LAUNCHER, state="created", status="Created"),),
+        set(),
+        [f"not run yet as it is now: {TITLE}"],
+        id="created",
+    ),
+    pytest.param(
+        (replace(LAUNCHER, launch="d0"),), {"d0"}, [f"not run yet as it is now: {TITLE}"], id="another launch ran last"
+    ),
     pytest.param((replace(LAUNCHER, launch="d0"),), {"d0", "d1"}, [], id="back to one that ran before"),
     pytest.param((replace(LAUNCHER, launch=""),), {"d1"}, [], id="an ad-hoc run is no drift"),
-    pytest.param((replace(LAUNCHER, launch=""),), set(), [f"never ran: {TITLE}"], id="only an ad-hoc run"),
+    pytest.param(
+        (replace(LAUNCHER, launch=""),), set(), [f"not run yet as it is now: {TITLE}"], id="only an ad-hoc run"
+    ),
     pytest.param((replace(LAUNCHER, spec="old", keys="old"),), {"d1"}, [], id="an old launcher is no worker to renew"),
 ]
 
@@ -291,11 +302,11 @@ def test_replace_ends_no_run_that_is_not_in_the_way():
 def test_another_launch_is_refused_while_one_is_live():
     changed = Launch("d2", TITLE)
     done = plan(launch=changed, alpha=(RUNNING,), history=frozenset())
-    assert [str(step) for step in done.disturbs] == [f"alpha: launch: never ran: {TITLE}"]
+    assert [str(step) for step in done.disturbs] == [f"alpha: launch: not run yet as it is now: {TITLE}"]
     done = plan(launch=changed, alpha=(RUNNING,), history=frozenset(), replace=True)
     assert str(done).splitlines() == [
         "alpha: stop run: run 20260101-120000-abc is live, --replace",
-        f"alpha: launch: never ran: {TITLE}",
+        f"alpha: launch: not run yet as it is now: {TITLE}",
     ]
 
 

@@ -688,3 +688,13 @@ def test_the_known_probe_is_what_the_tests_think_it_is():
 )
 def test_versions(text, version):
     assert version_of(text) == version
+
+
+def test_a_login_that_times_out_is_not_put_down_to_keys():
+    """An address that nobody has: new keys would change nothing."""
+    late = replace(
+        spoil(well(), "beta", worker=running(), ssh_free=False),
+        logins={"beta": login(False, "Connection to 10.9.9.9 port 12345 timed out")},
+    )
+    (found,) = [finding for finding in findings(late) if finding.check == "login"]
+    assert "keys" not in found.remedy and "address" in found.remedy

@@ -61,7 +61,7 @@ class Made:
 
     def settled(self, **env: str) -> None:
         """Apply once more, and check that there is nothing to do but to look at workers that have just started."""
-        calm = "nothing to do: .*|this launch ran before; .*|run .* is live|.* worker is ready"
+        calm = "nothing to do: .*|this launch ran before.*|run .* is live|.* worker is ready"
         calm += "|.* check +its worker has just started"
         told = self.hvd("apply", **env).stderr
         assert not [line for line in told.splitlines() if not re.fullmatch(calm, line)], told

@@ -94,7 +94,7 @@ def test_hosts_that_are_off_or_frozen_keep_nothing_from_the_others(stand: Made) 
 
     down = stand.hvd("down", code=1)
     assert re.findall(r"^(\S+) +removed$", down.stderr, re.M) in ([h1, h2], [h2, h1])
-    summary = "error: 2 of 4 hosts could not be cleared, the others are; once they answer, again: hvdcompose down"
+    summary = "error: 2 of 4 hosts could not be cleared; once they answer, again: hvdcompose down"
     assert errors_of(down) == [*told, summary]
     assert [containers(stand, n) for n in (1, 2)] == [[], []]
 

@@ -57,7 +57,9 @@ def test_from_nothing_to_a_run_and_then_nothing_to_do(job: Made, recording_docke
     planned = job.hvd("plan").stderr
     for host in hosts[1:]:
         assert re.search(rf"^{host} +create +no worker there$", planned, re.M)
-    assert re.search(rf"^{hosts[0]} +launch +never ran: python code/job.py \(4 ranks on 4 hosts\)$", planned, re.M)
+    assert re.search(
+        rf"^{hosts[0]} +launch +not run yet as it is now: python code/job.py \(4 ranks on 4 hosts\)$", planned, re.M
+    )
     assert not (job.folder / "compose").exists()
 
     ran = job.hvd("apply", "--follow")

@@ -9,9 +9,10 @@ import pytest
 
 from hvdcompose.errors import USAGE, UsageError
 from hvdcompose.hosts import code as module
-from hvdcompose.hosts.code import read_code
+from hvdcompose.hosts.code import Code, missing_script, read_code
 from hvdcompose.hosts.images import build_digest
-from hvdcompose.hosts.tars import files_of
+from hvdcompose.hosts.tars import Entry, files_of
+from hvdcompose.stack.plan import CODE_TARGET
 
 
 @pytest.fixture
@@ -248,3 +249,30 @@ def test_the_build_digest_changes_with_the_folder_and_the_arguments(folder):
     assert build_digest(folder, {"A": "1", "B": "2"}) == build_digest(folder, {"B": "2", "A": "1"})
     (folder / "Dockerfile").write_text("FROM scratch\n")
     assert build_digest(folder, {"A": "1"}) != one
+
+
+CODE = Code("job", (Entry("/hvd/code/job", None, 0o755), Entry("/hvd/code/job/train.py", b"", 0o644)))
+SCRIPTS = [
+    (("python", "job/train.py", "--lr", "1"), None),
+    (("python3.12", "-u", "-X", "dev", "./job/train.py"), None),
+    (("python", "/data/x.py"), None),
+    (("python", "-m", "job.train"), None),
+    (("python", "-c", "x.py"), None),
+    (("python", "job"), None),
+    (("python",), None),
+    (("sh", "-c", "python train.py"), None),
+    (("./train.py",), None),
+    (("python", "job/extra/a.py"), None),
+    (("python", "train.py"), "write job/train.py"),
+    (("/opt/bin/python", "-u", "train.py"), "write job/train.py"),
+    (("python", "job/trian.py"), "name a file of that folder: job/..."),
+    (("python", "../job/train.py"), "name a file of that folder: job/..."),
+]
+
+
+@pytest.mark.parametrize(("command", "remedy"), SCRIPTS, ids=lambda value: str(value))
+def test_a_script_that_would_not_be_there(command, remedy):
+    wrong = missing_script(CODE, command, ["/data", "/hvd/code/job/extra"])
+    assert (wrong and wrong[1]) == remedy
+    if wrong:
+        assert f"in {CODE_TARGET}, the code is /hvd/code/job" in wrong[0]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from hvdcompose.errors import HostError
 from hvdcompose.hosts import process
-from hvdcompose.hosts.fanout import AT_ONCE, Outcome, errors, on_all, values
+from hvdcompose.hosts.fanout import AT_ONCE, Outcome, arriving, errors, on_all, values
 
 pytestmark = pytest.mark.usefixtures("fresh_process")
 
@@ -74,3 +75,20 @@ def test_nothing_is_a_value_too():
     outcomes = on_all(["a"], lambda _: None)
     assert outcomes == {"a": Outcome()}
     assert outcomes["a"].ok and errors(outcomes) == []
+
+
+def test_streams_that_a_ctrl_c_ends_say_nothing(monkeypatch):
+    """Their threads may be about to start a command when all are ended."""
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+
+    def stream(host: str) -> Iterator[str]:
+        yield f"{host} 1"
+        process.end_children()
+        process.refuse_when_stopping()
+
+    assert list(arriving(["a"], stream, tick=5)) == [("a", "a 1")]
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and "pass_on" in thread.name:
+            thread.join(5)
+    assert raised == []

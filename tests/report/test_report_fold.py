@@ -117,6 +117,32 @@ def test_the_same_traceback_of_all_ranks_is_shown_once_and_whole():
     ]
 
 
+RUNNER = [
+    "Traceback (most recent call last):",
+    '  File "/opt/venv/bin/horovodrun", line 8, in <module>',
+    "    sys.exit(run_commandline())",
+    '  File "/opt/venv/lib/python3.12/site-packages/horovod/runner/launch.py", line 837, in run_commandline',
+    "    _run(args)",
+    "RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the job to be "
+    "terminated. The first process to do so was:",
+    "Process name: [2]",
+    "Exit code: 1",
+]
+
+
+def test_horovodrun_s_own_traceback_is_counted():
+    end = "hvdcompose: first failure: rank 2 on beta: exit 1"
+    shown = folded([*said(0, "epoch 1"), *said(None, *RUNNER, end)])
+    assert shown[:2] == ["r0 epoch 1", end]
+    assert shown[2].startswith(f"... {len(RUNNER)} more lines: horovodrun's own traceback")
+    assert len(shown) == 3
+
+
+def test_another_program_s_traceback_is_shown():
+    mine = ["Traceback (most recent call last):", '  File "/hvd/launcher", line 8, in <module>', "OSError: disk"]
+    assert folded(said(None, *mine)) == mine
+
+
 def test_source_lines_of_a_traceback_do_not_make_it_a_lost_connection():
     mine = [REAL[0], '  File "x.py", line 1', "    except HorovodInternalError: raise KeyError", "KeyError: 1"]
     assert folded(said(0, *REAL) + said(1, *mine)) == [*(f"r0 {text}" for text in REAL), *(f"r1 {t}" for t in mine)]
@@ -129,6 +155,7 @@ def test_source_lines_of_a_traceback_do_not_make_it_a_lost_connection():
         "[alpha:00042] 3 more processes have sent help message help-btl-vader.txt / cma-permission-denied",
         PEER,
         "[alpha:00042] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer beta<40000>",
+        "Accepted publickey for root from 10.0.0.5 port 40000 ssh2: ED25519 SHA256:abc",
         "[2]: Horovod background loop uncaught exception: Connection reset by peer",
     ],
 )

@@ -20,7 +20,7 @@ PLAN = Plan(
     (
         Step("beta", Action.SEND_CODE, "this version is not there"),
         Step("beta", Action.RECREATE, "the code changed"),
-        Step("alpha", Action.LAUNCH, "never ran: x"),
+        Step("alpha", Action.LAUNCH, "not run yet as it is now: x"),
     )
 )
 

@@ -144,8 +144,9 @@ def fetch(
     )
     for path, why in left.items():
         console.say(f"not brought home: {path}: {why}", "yellow")
-    had = f", {len(sight.same)} were here" if sight.same else ""
-    console.say(f"run {sight.run}: {brought} files ({told_size(came)} sent) are in {folder}{had}", "green")
+    had = f"; {len(sight.same)} already there" if sight.same else ""
+    files = f"{brought} file{'s' * (brought != 1)} fetched ({told_size(came)} sent)"
+    console.say(f"run {sight.run}: {files} into {folder}{had}", "green")
     if sight.unreadable:
         raise typer.Exit(1)
 

@@ -95,8 +95,7 @@ def down(
     if failed:
         gone = [error.host for error in failed if error.host in target.gone]
         raise HostsFailed(
-            f"{len(failed)} of {len(outcomes)} hosts could not be cleared, the others are; "
-            "once they answer, again: hvdcompose down",
+            f"{len(failed)} of {len(outcomes)} hosts could not be cleared; once they answer, again: hvdcompose down",
             failed,
             hint="\n".join(f"if {name} is gone for good: rm -r compose/{name}" for name in gone) or None,
         )

@@ -30,7 +30,7 @@ def execute(
     file: File = HERE,
     everywhere: Annotated[bool, typer.Option("--all", help="On all hosts at once; each line names its host.")] = False,
 ) -> None:
-    """Run a command in a host's container (docker exec), with a rank's environment; its exit code is the command's."""
+    """Run a command in a host's container (docker exec), like a rank as to its NIC; the exit code is the command's."""
     from hvdcompose.deploy.inside import exec_on
     from hvdcompose.errors import UsageError
 

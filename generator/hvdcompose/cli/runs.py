@@ -111,7 +111,15 @@ def apply(
     if run_id:
         console.say("the run goes on by itself; watch it: hvdcompose logs -f", "cyan")
     elif not live:
-        console.say("this launch ran before; once more: hvdcompose run", "cyan")
+        console.say(f"this launch ran before{_how_it_ended(target, seen)}; once more: hvdcompose run", "cyan")
+
+
+def _how_it_ended(target: Target, seen: Seen) -> str:
+    """Return words on a launch that failed when it ran before, by its container; "" for one that did not."""
+    launcher = seen.container(target.primary.host, "launcher")
+    if launcher is None or seen.launch is None or launcher.launch != seen.launch.digest or not launcher.exit_code:
+        return ""
+    return f" and failed with exit {launcher.exit_code} (hvdcompose runs show)"
 
 
 def run(
@@ -148,9 +156,9 @@ def _follow(target: Target, run_id: str) -> int:
     from hvdcompose.stack.launch import hosts_of_run
 
     engine = target.engines[target.primary.host]
-    container = container_of(engine, target.launcher, run_id)
     ranks = rank_hosts({host.name: count for host, count in hosts_of_run(target.cluster)})
     try:
+        container = container_of(engine, target.launcher, run_id)
         print_coming(View(list(target.plans), ranks), follow(engine, container))
         end = ended(engine, container, run_id)
     except KeyboardInterrupt:

@@ -139,6 +139,8 @@ def first_text(
             f"  command: {scalar(wish.command)}",
             _line("  # np: 2", "processes in all; default: all slots"),
             _line("  # code: ./FOLDER", "folder here, sent to every host; an edited line counts in the next run"),
+            _line("", "there the command finds ./FOLDER/train.py as FOLDER/train.py"),
+            _line(f"  # output: {wish.name}-output", "volume of what the ranks write to $HVD_OUTPUT: hvdcompose fetch"),
             _line("  # volumes: {/data: mnist-data}", "path in the containers: path on every host | named volume"),
             _line("  # env: {OMP_NUM_THREADS: 1}", "for every rank"),
             "",

@@ -291,7 +291,8 @@ SECTIONS = (
                 "a folder here",
                 _TEXT,
                 "none",
-                "Sent to every host, read-only below /hvd/code, where the ranks run: an edited line counts next time.",
+                "Sent to every host, read-only: ./trainer is /hvd/code/trainer, and the command runs in /hvd/code: "
+                "`python trainer/x.py`. An edited line counts in the next run.",
                 "./trainer",
             ),
             Key(

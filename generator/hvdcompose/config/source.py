@@ -119,7 +119,9 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
-        raise UnreadableConfigError(source, "there is no such file", hint="name the file with -f") from None
+        raise UnreadableConfigError(
+            source, "there is no such file", hint="hvdcompose init writes a first one; -f names another file"
+        ) from None
     except IsADirectoryError:
         raise UnreadableConfigError(source, "is a folder, not a file", hint="name the file in it with -f") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

@@ -93,6 +93,8 @@ def look(
     launches: False for none at all; taken: answers that are there already; new_key: the cluster's from now on.
     """
     _ = target.code, target.build, target.secrets  # what cannot be read here is told before a host is asked
+    if launches:
+        target.refuse_missing_script()
     taken = taken or snapshots(target)
     must(taken.hosts, "asking the hosts")
     observed = with_proofs(values(taken.hosts), load_proofs(target.cluster))

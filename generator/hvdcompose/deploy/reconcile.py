@@ -264,4 +264,4 @@ def launch_steps(
                 f"it was never started, the launcher ended with exit {launcher.exit_code}: {launch.title}",
             )
         ]
-    return [Step(want.host, Action.LAUNCH, f"never ran: {launch.title}")]
+    return [Step(want.host, Action.LAUNCH, f"not run yet as it is now: {launch.title}")]

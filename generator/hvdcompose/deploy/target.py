@@ -10,8 +10,9 @@ from pathlib import Path
 
 from hvdcompose.config.model import Cluster, Host
 from hvdcompose.deploy.reconcile import Desired, Launch
+from hvdcompose.errors import UsageError
 from hvdcompose.hosts import composefiles, contexts
-from hvdcompose.hosts.code import Code, read_code
+from hvdcompose.hosts.code import Code, missing_script, read_code
 from hvdcompose.hosts.engine import Engine
 from hvdcompose.hosts.fanout import begin
 from hvdcompose.hosts.images import build_digest
@@ -38,6 +39,14 @@ class Target:
     def code(self) -> Code | None:
         """The code folder as it is now, read when it is first asked for. Raises UsageError."""
         return read_code(self.base / self.cluster.train.code) if self.cluster.train.code else None
+
+    def refuse_missing_script(self) -> None:
+        """Raise UsageError where the command runs a script that would not be there."""
+        train = self.cluster.train
+        mounted = [mount.target for host in self.cluster.hosts for mount in (*train.volumes, *host.volumes)]
+        wrong = missing_script(self.code, train.command, mounted) if self.code else None
+        if wrong:
+            raise UsageError(wrong[0], hint=wrong[1])
 
     @cached_property
     def build(self) -> str:

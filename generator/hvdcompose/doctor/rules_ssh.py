@@ -80,7 +80,10 @@ def the_launcher_can_log_in(facts: Facts) -> Iterator[At]:
         unreached = any(bad(facts, name, reach) for reach in called[:1])
         spoilt = any(folder_faults(facts, host, probe) for host, _, probe in facts.probed() if host in (primary, name))
         if not login.ok and not unreached and not spoilt:
-            yield At(name, f"the launcher cannot log in: {login.reason}", found=login.reason, peers=(primary,))
+            silent = "timed out" in login.reason  # nothing that keys could change
+            remedy = "hvdcompose doctor once its address is right and the ssh port is let through" if silent else None
+            told = f"the launcher cannot log in: {login.reason}"
+            yield At(name, told, found=login.reason, peers=(primary,), remedy=remedy)
 
 
 RULES = (

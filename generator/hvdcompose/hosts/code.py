@@ -6,7 +6,7 @@ import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +53,38 @@ def read_code(folder: Path) -> Code:
     return _read(
         folder, "train.code", lambda path, is_folder: is_folder and posixpath.basename(path) in IGNORED_FOLDERS
     )
+
+
+def script_of(command: Sequence[str]) -> str | None:
+    """Return the script that `python [OPTIONS] SCRIPT.py ...` runs, None for a command of another form."""
+    words = iter(command)
+    if not re.fullmatch(r"python[\d.]*", posixpath.basename(next(words, ""))):
+        return None
+    for word in words:
+        if word in ("-W", "-X"):  # the options of python(1) that take the next word
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if word.endswith(".py") else None
+        elif word[1:2] in ("m", "c"):
+            return None
+    return None
+
+
+def missing_script(code: Code, command: Sequence[str], mounted: Iterable[str] = ()) -> tuple[str, str] | None:
+    """Return (what is wrong, remedy) where a command runs a script that is not among the code, else None.
+
+    The command runs in the folder above the code's own. mounted: paths in the containers that hold something else.
+    """
+    script = script_of(command)
+    if script is None or posixpath.isabs(script):
+        return None
+    path = posixpath.normpath(posixpath.join(CODE_TARGET, script))
+    if path in {entry.path for entry in code.entries} or any(path.startswith(f"{target}/") for target in mounted):
+        return None
+    lies = f"{CODE_TARGET}/{code.name}"
+    remedy = f"write {code.name}/{script}" if f"{lies}/{script}" in {entry.path for entry in code.entries} else ""
+    told = f"the command runs {script}, and there is no such file where it runs: in {CODE_TARGET}, the code is {lies}"
+    return told, remedy or f"name a file of that folder: {code.name}/..."
 
 
 def read_build(folder: Path) -> Code:

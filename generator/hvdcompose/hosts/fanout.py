@@ -95,6 +95,8 @@ def arriving(
                 arrived.put((name, item))
         except HostError as error:
             arrived.put((name, error))
+        except process.Interrupted:
+            pass  # after Ctrl-C nobody listens any more
         finally:
             arrived.put(None)
 

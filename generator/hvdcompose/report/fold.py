@@ -39,7 +39,15 @@ LOST = Kind(
     ),
     follows=True,
 )
+LOGINS = re.compile(
+    r"^(?:Accepted publickey for|Received disconnect from|Disconnected from|Starting session:|Close session:"
+    r"|Connection (?:closed|reset) by \d)"
+)
+# horovodrun tells in its own traceback that a rank ended; the ranks tell why
+HOROVODRUN = Kind("horovodrun's own traceback", re.compile(r'^  File "\S+/horovod/runner/'))
+AFTER = re.compile(r"(?:Process name|Exit code): ")  # what it tells below its error
 KINDS = (
+    HOROVODRUN,
     Kind(
         "copies that Open MPI may not make in a container, harmless",
         re.compile(r"Read -1, expected \d+, errno = 1\b"),
@@ -48,6 +56,7 @@ KINDS = (
         "notes of Open MPI on messages that it showed once",
         re.compile(r"\d+ more process(?:es)? ha(?:s|ve) sent help message|Set MCA parameter .*base_help_aggregate"),
     ),
+    Kind("logins between the hosts, as sshd notes them", LOGINS),
     LOST,
 )
 
@@ -89,6 +98,7 @@ class Fold:
         self._cause = cause
         self._held: deque[_Entry] = deque()
         self._of_rank: dict[int, deque[_Entry]] = {}  # what is held of each rank
+        self._of_host: dict[str, _Entry] = {}  # the last of each host that is no rank's
         self._like: dict[tuple[str, ...], dict[int, deque[_Entry]]] = {}  # what is held of each text, by rank
         self._floods: dict[str, _Flood] = {}
         self._failed: set[int] = set()  # ranks whose traceback was shown
@@ -97,7 +107,7 @@ class Fold:
         """Take a line; return what is to be shown now."""
         shown = self.tick(at)
         if line.rank is None:
-            self._held.append(_Entry(at, [line]))
+            self._push_of_host(at, line)
             return shown
         own = self._of_rank.setdefault(line.rank, deque())
         latest = own[-1] if own else None
@@ -113,6 +123,16 @@ class Fold:
         own.append(entry)
         self._list(entry)
         return shown
+
+    def _push_of_host(self, at: float, line: Line) -> None:
+        """Take a line that is no rank's: horovodrun's, our launcher's, sshd's."""
+        latest = self._of_host.get(line.host)
+        if latest is not None and latest.growing and _belongs(latest, line.text):
+            latest.lines.append(line)
+            return
+        entry = _Entry(at, [line], growing=line.text.startswith(TRACEBACK))
+        self._held.append(entry)
+        self._of_host[line.host] = entry
 
     def tick(self, now: float) -> list[Line]:
         """Return what has been held long enough."""
@@ -155,13 +175,14 @@ class Fold:
         """Return what is shown of an entry whose time has come."""
         if entry.gone:
             return []
+        entry.growing = False
         if entry.first.rank is not None:
             self._drop(entry)
         kind = self._kind(entry)
         if kind is not None:
             flood = self._floods.setdefault(kind.name, _Flood(told=entry.at))
             flood.last = entry.at
-            if flood.shown or (kind.follows and self._others_failed(entry)):
+            if flood.shown or kind is HOROVODRUN or (kind.follows and self._others_failed(entry)):
                 flood.shown = True
                 flood.count += len(entry.lines)
                 flood.sources |= {line.rank for line in entry.lines if line.rank is not None}
@@ -174,6 +195,8 @@ class Fold:
 
     def _kind(self, entry: _Entry) -> Kind | None:
         """Return the flood an entry belongs to; the first failing rank's own lines belong to none that follow it."""
+        if entry.first.rank is None and any(HOROVODRUN.pattern.search(text) for text in entry.key):
+            return HOROVODRUN
         # of a traceback only the errors count: its source lines may hold any word
         told = [text for text in entry.key if len(entry.lines) == 1 or not text.startswith((" ", TRACEBACK))]
         for kind in KINDS:
@@ -239,6 +262,8 @@ def _lines(flood: _Flood) -> str:
 
 def _belongs(entry: _Entry, text: str) -> bool:
     """Tell whether a rank's next line goes on with its traceback: frames, the error, and a chained one."""
+    if entry.first.rank is None and AFTER.match(text):
+        return True
     last = next((told.text for told in reversed(entry.lines) if told.text.strip()), "")
     if last.startswith((" ", TRACEBACK)):
         return True  # the first line that is not indented is the error
