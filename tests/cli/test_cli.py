@@ -339,3 +339,15 @@ def test_the_shipped_cluster_renders_through_the_command(desk):
     for path in (root / "compose").glob("*/compose.yaml"):
         assert (desk.folder / path.relative_to(root)).read_text() == path.read_text()
     assert yaml.safe_load((desk.folder / "compose" / "lab1" / "compose.yaml").read_text())["name"] == "mnist"
+
+
+def test_a_script_that_the_hosts_would_not_have_is_told_before_they_are_asked(desk):
+    desk.write(f"{TWO}  code: ./job\n")
+    desk.docker(CONTEXTS)
+    (desk.folder / "job").mkdir()
+    (desk.folder / "job" / "train.py").touch()
+    wrong = (
+        "the command runs train.py, and there is no such file where it runs: in /hvd/code, the code is /hvd/code/job"
+    )
+    for words in (["plan"], ["apply"], ["run", "--", "python", "-u", "train.py"]):
+        assert desk.run(*words) == (2, "", f"error: {wrong}\n  -> write job/train.py\n")
