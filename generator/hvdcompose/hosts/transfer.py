@@ -47,6 +47,8 @@ def percent(sent: int, size: int) -> int:
 
 def shown(sent: int, size: int, seconds: float) -> str:
     """Return how far a host is: `image 312 of 514 MB, 61 %, 24 MB/s, 8 s left`."""
+    if 0 < size <= sent:
+        return f"image {told_size(sent)} sent, the host unpacks the rest"
     unit, digits, name = (1e9, 2, "GB") if size >= 1e9 else (1e6, 0, "MB")
     parts = [f"image {sent / unit:.{digits}f} of {size / unit:.{digits}f} {name}, {percent(sent, size)} %"]
     if seconds > 0:
