@@ -356,4 +356,4 @@ def test_a_script_that_the_hosts_would_not_have_is_told_before_they_are_asked(de
         "the command runs train.py, and there is no such file where it runs: in /hvd/code, the code is /hvd/code/job"
     )
     for words in (["plan"], ["apply"], ["run", "--", "python", "-u", "train.py"]):
-        assert desk.run(*words) == (2, "", f"error: {wrong}\n  -> write job/train.py\n")
+        assert desk.run(*words) == (4, "", f"error: {wrong}\n  -> write job/train.py\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hvdcompose.hosts import process
 from hvdcompose.hosts.api import Connection, Unanswered, dial_words, log_text
 
 DOCKER = ("docker", "--context", "c1", "system", "dial-stdio")
@@ -22,7 +24,7 @@ class Engine:
     """Listens on a socket; per connection it gives these answers (a number: a pause instead), and closes it."""
 
     def __init__(self, path: Path, *answers: list[bytes | float]) -> None:
-        self.answers, self.asked = answers, []
+        self.answers, self.asked, self.dribble = answers, [], b""
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(str(path))
         self.socket.listen(5)
@@ -39,6 +41,10 @@ class Engine:
                         time.sleep(answer)
                     else:
                         peer.sendall(answer)
+                with contextlib.suppress(BrokenPipeError):
+                    for byte in self.dribble:
+                        time.sleep(0.4)
+                        peer.sendall(bytes([byte]))
 
 
 @pytest.fixture
@@ -137,3 +143,37 @@ def test_a_log_comes_in_frames():
     assert log_text(out + err) == "one\ntwo\ufffd\n"
     assert log_text(out + err[:-1]) == "one\ntwo\ufffd", "the end is still on its way"
     assert log_text(b"") == ""
+
+
+def test_an_answer_that_is_the_last_of_its_connection(engine):
+    there = engine([b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"], [OK])
+    assert there.connection.get("/a", 5) == (200, b"{}")
+    assert there.connection.get("/b", 5) == (200, b"{}")
+    assert there.asked == [(0, "/a"), (1, "/b")]
+
+
+def test_a_deadline_is_the_answer_s_not_each_byte_s(engine):
+    slowly = [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"]
+    there = engine(slowly)
+    there.dribble = b"123456789"
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        there.connection.get("/a", 0.6)
+    assert time.monotonic() - began < 2
+
+
+def test_what_waits_ends_when_all_is_ended(engine, fresh_process):
+    there = engine([5.0])
+    began = time.monotonic()
+    threading.Timer(0.3, process.end_children).start()
+    with pytest.raises((Unanswered, process.Interrupted)):
+        there.connection.get("/info", 20)
+    assert time.monotonic() - began < 4
+    with pytest.raises(process.Interrupted):
+        there.connection.get("/info", 20)
+
+
+def test_what_is_asked_to_clear_up_is_asked_after_that(engine, fresh_process):
+    there = engine([OK])
+    process.end_children()
+    assert there.connection.get("/info", 5, when_stopping=True)[0] == 200

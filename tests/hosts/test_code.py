@@ -266,13 +266,14 @@ SCRIPTS = [
     (("python", "train.py"), "write job/train.py"),
     (("/opt/bin/python", "-u", "train.py"), "write job/train.py"),
     (("python", "job/trian.py"), "name a file of that folder: job/..."),
-    (("python", "../job/train.py"), "name a file of that folder: job/..."),
+    (("python", "../job/train.py"), None),  # the image's own /hvd/job, if anything
+    (("python", "job/mounted.py"), None),
 ]
 
 
 @pytest.mark.parametrize(("command", "remedy"), SCRIPTS, ids=lambda value: str(value))
 def test_a_script_that_would_not_be_there(command, remedy):
-    wrong = missing_script(CODE, command, ["/data", "/hvd/code/job/extra"])
+    wrong = missing_script(CODE, command, ["/data", "/hvd/code/job/extra", "/hvd/code/job/mounted.py"])
     assert (wrong and wrong[1]) == remedy
     if wrong:
         assert f"in {CODE_TARGET}, the code is /hvd/code/job" in wrong[0]

@@ -202,6 +202,20 @@ def test_what_answers_is_no_engine(status, program):
     assert caught.value.message == f"listing its volumes: what answers is no Docker engine: {page}"
 
 
+@pytest.mark.parametrize("told", ["null", '"no"', '{"message": "no"}'])
+def test_an_error_in_whatever_json(told, program):
+    answer = f"HTTP/1.1 403 x\\r\\nContent-Length: {len(told)}\\r\\n\\r\\n{told}"
+    program("docker", f"read line; printf '{answer}'", answers=False)
+    with pytest.raises(HostError, match=r"^listing its volumes: (no|None)$"):
+        Engine("beta", "c1").volumes()
+
+
+def test_a_web_server_in_the_place_of_an_engine(program):
+    program("docker", "read line; printf 'HTTP/1.1 404 x\\r\\nContent-Length: 0\\r\\n\\r\\n'", answers=False)
+    with pytest.raises(HostError, match=r"what answers is no Docker engine: it knows no /volumes$"):
+        Engine("beta", "c1").volumes()
+
+
 def test_files_go_into_a_container_through_stdin(docker, tmp_path):
     docker(f"cat > {tmp_path}/stdin\n")
     BETA.put("demo-worker-1", b"\0tar\xff")

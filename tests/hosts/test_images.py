@@ -123,7 +123,7 @@ def test_an_engine_that_is_off_is_no_missing_image(program):
 
 def test_a_client_without_docker(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(HostError, match="docker is not installed"):
+    with pytest.raises(HostError, match="this machine has no docker command"):
         client_image("trainer:1")
 
 

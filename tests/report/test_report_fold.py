@@ -130,6 +130,21 @@ RUNNER = [
 ]
 
 
+def test_what_sshd_notes_of_logins_is_counted_and_what_a_rank_says_like_it_is_not():
+    noted = [f"Accepted publickey for root from 10.0.0.5 port {port} ssh2: ED25519 SHA256:abc" for port in range(9)]
+    shown = folded([*said(None, *noted), *said(1, "Starting session: 1", "Starting session: 2")])
+    assert shown[0] == noted[0]
+    assert shown[1:3] == ["r1 Starting session: 1", "r1 Starting session: 2"]
+    assert shown[3].startswith("... 8 more lines: logins between the hosts")
+    lost = "Connection closed by 10.0.0.2 port 2222"
+    assert lost in folded(said(None, *noted, lost)), "the ssh client's own error"
+
+
+def test_horovodrun_s_own_failure_is_shown():
+    failed = [*RUNNER[:-3], "ValueError: Horovod has not been built with Gloo support."]
+    assert folded(said(None, *failed)) == failed
+
+
 def test_horovodrun_s_own_traceback_is_counted():
     end = "hvdcompose: first failure: rank 2 on beta: exit 1"
     shown = folded([*said(0, "epoch 1"), *said(None, *RUNNER, end)])
@@ -155,7 +170,6 @@ def test_source_lines_of_a_traceback_do_not_make_it_a_lost_connection():
         "[alpha:00042] 3 more processes have sent help message help-btl-vader.txt / cma-permission-denied",
         PEER,
         "[alpha:00042] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer beta<40000>",
-        "Accepted publickey for root from 10.0.0.5 port 40000 ssh2: ED25519 SHA256:abc",
         "[2]: Horovod background loop uncaught exception: Connection reset by peer",
     ],
 )

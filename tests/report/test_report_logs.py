@@ -38,6 +38,7 @@ LINES = [
     pytest.param("[2]<stderr>:10%\r[2]<stderr>:20%", Line("beta", 2, "20%"), id="a bar whose steps are marked"),
     pytest.param("10%\r20%\r", Line("alpha", None, "20%"), id="a bar of no rank"),
     pytest.param("[0]<stdout>:one\r", Line("alpha", 0, "one"), id="an end of line as on Windows"),
+    pytest.param("[2]<stderr>:100%\r     \r", Line("beta", 2, "100%"), id="a bar that clears itself"),
     pytest.param("\r\r", Line("alpha", None, ""), id="only returns"),
     pytest.param("real\t1m34.400s", Line("alpha", None, "real\t1m34.400s"), id="times"),
 ]

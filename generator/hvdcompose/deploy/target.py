@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hvdcompose.config.model import Cluster, Host
 from hvdcompose.deploy.reconcile import Desired, Launch
-from hvdcompose.errors import UsageError
+from hvdcompose.errors import Refused
 from hvdcompose.hosts import composefiles, contexts
 from hvdcompose.hosts.code import Code, missing_script, read_code
 from hvdcompose.hosts.engine import Engine
@@ -41,12 +41,12 @@ class Target:
         return read_code(self.base / self.cluster.train.code) if self.cluster.train.code else None
 
     def refuse_missing_script(self) -> None:
-        """Raise UsageError where the command runs a script that would not be there."""
+        """Raise Refused where the command runs a script that would not be there."""
         train = self.cluster.train
         mounted = [mount.target for host in self.cluster.hosts for mount in (*train.volumes, *host.volumes)]
         wrong = missing_script(self.code, train.command, mounted) if self.code else None
         if wrong:
-            raise UsageError(wrong[0], hint=wrong[1])
+            raise Refused(wrong[0], hint=wrong[1])
 
     @cached_property
     def build(self) -> str:

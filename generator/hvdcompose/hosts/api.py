@@ -1,7 +1,5 @@
 """One kept connection to an engine's HTTP API: a question takes milliseconds there, and a process with the docker CLI.
 
-After Ctrl-C too: a question changes nothing, and what dials ends with this process.
-
 A path without a version means the engine's own version of the API (https://docs.docker.com/reference/api/engine/).
 """
 
@@ -10,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import http.client
+import math
 import socket
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from hvdcompose.hosts import process
@@ -25,6 +24,17 @@ from hvdcompose.hosts.logins import destination
 
 CLOSE_SECONDS = 1.0
 DIAL = ("docker", "system", "dial-stdio")  # passes its stdin and stdout to the engine: what docker itself runs over ssh
+
+
+class Socket(socket.socket):
+    """One whose reads all end at one moment; a timeout alone begins anew with each."""
+
+    limit = math.inf  # of time.monotonic()
+
+    def recv_into(self, *args: Any, **kwargs: Any) -> int:
+        """Read, for no longer than until then."""
+        self.settimeout(_left(self.limit))
+        return super().recv_into(*args, **kwargs)
 
 
 class Unanswered(Exception):
@@ -58,6 +68,7 @@ class Connection:
     docker: Sequence[str]  # see `dial_words`
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _http: http.client.HTTPConnection | None = None
+    _socket: Socket | None = None  # its own: HTTPConnection forgets it where the answer is the last one
     _dial: subprocess.Popen[bytes] | None = None
     _said: IO[bytes] | None = None
 
@@ -66,28 +77,34 @@ class Connection:
         """True after an answer, until one fails to come."""
         return self._http is not None
 
-    def get(self, path: str, seconds: float) -> tuple[int, bytes]:
-        """Return (status, body). Raises TimeoutError, Unanswered; FileNotFoundError without ssh or docker here."""
+    def get(self, path: str, seconds: float, *, when_stopping: bool = False) -> tuple[int, bytes]:
+        """Return (status, body). Raises TimeoutError, Unanswered; FileNotFoundError without ssh or docker here.
+
+        Raises Interrupted once `end_children` was called, unless the question is asked `when_stopping`.
+        """
         limit = time.monotonic() + seconds
         if not self._lock.acquire(timeout=seconds):
             raise TimeoutError
         try:
             if self._http is not None:
                 with contextlib.suppress(Unanswered):  # the engine may have restarted since
-                    return self._ask(path, limit)
-            self._open(limit)
-            return self._ask(path, limit)
+                    return self._ask(path, limit, when_stopping)
+            self._open(limit, when_stopping)
+            return self._ask(path, limit, when_stopping)
         finally:
             self._lock.release()
 
-    def _ask(self, path: str, limit: float) -> tuple[int, bytes]:
-        http_connection = self._http
-        assert http_connection is not None
+    def _ask(self, path: str, limit: float, when_stopping: bool) -> tuple[int, bytes]:
+        if not when_stopping:
+            process.refuse_when_stopping()
+        connection, reader = self._http, self._socket
+        assert connection is not None and reader is not None
         try:
-            http_connection.sock.settimeout(_left(limit))
-            http_connection.request("GET", path)
-            answer = http_connection.getresponse()
-            return answer.status, answer.read()
+            reader.limit = limit
+            reader.settimeout(_left(limit))
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
         except (OSError, http.client.HTTPException) as error:
             said = self.close()
             if isinstance(error, TimeoutError):
@@ -96,31 +113,52 @@ class Connection:
         except BaseException:
             self.close()  # an answer that comes later must not pass for the next one's
             raise
+        if answer.will_close:
+            self.close()
+        return answer.status, body
 
-    def _open(self, limit: float) -> None:
+    def _open(self, limit: float, when_stopping: bool) -> None:
+        if not when_stopping:
+            process.refuse_when_stopping()
         parts = urlsplit(self.endpoint)
-        connection = http.client.HTTPConnection("docker")
-        connection.auto_open = 0
-        connection.sock = _unix(parts.path, limit) if parts.scheme == "unix" else self._dialled()
-        self._http = connection
+        self._socket = _unix(parts.path, limit) if parts.scheme == "unix" else self._dialled()
+        self._http = http.client.HTTPConnection("docker")
+        self._http.auto_open = 0
+        self._http.sock = self._socket
         _made.add(self)
 
-    def _dialled(self) -> socket.socket:
+    def _dialled(self) -> Socket:
         ours, theirs = socket.socketpair()
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the connection ends
         with theirs:
-            said = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the connection ends
-            words = dial_words(self.endpoint, self.docker)
-            self._dial, self._said = process.spawn(words, stdin=theirs, stdout=theirs, stderr=said), said
-        return ours
+            try:
+                words = dial_words(self.endpoint, self.docker)
+                self._dial = process.spawn(words, stdin=theirs, stdout=theirs, stderr=said)
+            except OSError:
+                ours.close()
+                said.close()
+                raise
+        self._said = said
+        return Socket(fileno=ours.detach())
+
+    def wake(self) -> None:
+        """Have a question that waits end now, as unanswered."""
+        reader = self._socket
+        if reader is not None:
+            with contextlib.suppress(OSError):
+                reader.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> str:
         """End the connection; return what the way to the engine had said."""
         connection, self._http = self._http, None
+        reader, self._socket = self._socket, None
         dial, self._dial = self._dial, None
         said, self._said = self._said, None
         _made.discard(self)
         if connection is not None:
             connection.close()
+        if reader is not None:
+            reader.close()
         if dial is None or said is None:
             return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -133,13 +171,16 @@ class Connection:
 
 
 def _left(limit: float) -> float:
-    return max(0.001, limit - time.monotonic())
+    left = limit - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
-def _unix(path: str, limit: float) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(_left(limit))
+def _unix(path: str, limit: float) -> Socket:
+    connection = Socket(socket.AF_UNIX)
     try:
+        connection.settimeout(_left(limit))
         connection.connect(path)
     except TimeoutError:
         connection.close()
@@ -153,8 +194,18 @@ def _unix(path: str, limit: float) -> socket.socket:
 _made: set[Connection] = set()
 
 
+def wake_all() -> None:
+    """Have all questions that wait end now."""
+    for connection in list(_made):
+        connection.wake()
+
+
 @atexit.register
 def close_all() -> None:
-    """End all connections."""
+    """End all connections; what dials ends with them, all at once."""
+    wake_all()
     for connection in list(_made):
         connection.close()
+
+
+process.at_stop.append(wake_all)

@@ -68,9 +68,9 @@ def parse_claim(labels: dict[str, str]) -> Claim:
     return Claim(told["token"], told["who"], told["pid"], told["command"], since)
 
 
-def standing_claim(engine: Engine, cluster: str) -> Claim | None:
+def standing_claim(engine: Engine, cluster: str, *, when_stopping: bool = False) -> Claim | None:
     """Return the claim that stands on the primary, or None. Raises HostError."""
-    found = engine.inspect("volume", claim_volume(cluster))
+    found = engine.inspect("volume", claim_volume(cluster), when_stopping=when_stopping)
     return None if found is None else parse_claim(found.get("Labels") or {})
 
 
@@ -89,7 +89,7 @@ def _place(engine: Engine, cluster: str, claim: Claim) -> Claim:
 def _remove(engine: Engine, cluster: str, claim: Claim) -> bool:
     """Remove a claim unless another stands by now; tell whether it is gone. Runs after Ctrl-C too, and never raises."""
     try:
-        standing = standing_claim(engine, cluster)
+        standing = standing_claim(engine, cluster, when_stopping=True)
     except HostError:
         return False
     if standing is None or standing.token != claim.token:
@@ -137,6 +137,7 @@ def claimed(cluster: Cluster, engine: Engine, command: str, *, take_over: bool =
         if standing.token != claim.token and (take_over or standing.token in earlier):
             # one of this client's own is a dead process's: the kernel let go of its lock on this machine
             _remove(engine, cluster.name, standing)
+            standing = claim  # from here on it may stand
             standing = _place(engine, cluster.name, claim)
         if standing.token != claim.token:
             raise Refused(

@@ -76,10 +76,12 @@ def missing_script(code: Code, command: Sequence[str], mounted: Iterable[str] = 
     The command runs in the folder above the code's own. mounted: paths in the containers that hold something else.
     """
     script = script_of(command)
-    if script is None or posixpath.isabs(script):
+    if script is None:
         return None
     path = posixpath.normpath(posixpath.join(CODE_TARGET, script))
-    if path in {entry.path for entry in code.entries} or any(path.startswith(f"{target}/") for target in mounted):
+    if not path.startswith(f"{CODE_TARGET}/") or path in {entry.path for entry in code.entries}:
+        return None
+    if any(f"{path}/".startswith(f"{target}/") for target in mounted):
         return None
     lies = f"{CODE_TARGET}/{code.name}"
     remedy = f"write {code.name}/{script}" if f"{lies}/{script}" in {entry.path for entry in code.entries} else ""

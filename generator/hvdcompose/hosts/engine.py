@@ -105,9 +105,11 @@ class Engine:
     def query(
         self, path: str, words: Mapping[str, str] | None = None, *, doing: str, deadline: float = ASK_SECONDS
     ) -> Any:
-        """Ask the engine's API; return the JSON of its answer, None where there is no such object. Raises HostError."""
+        """Ask the engine's API for what every engine has; return the JSON of its answer. Raises HostError."""
         body = self._get(path, words, doing, deadline)
-        return None if body is None else self._told(body, doing)
+        if body is None:
+            raise HostError(self.host, f"{doing}: what answers is no Docker engine: it knows no {path}")
+        return self._told(body, doing)
 
     def _told(self, body: bytes, doing: str) -> Any:
         try:
@@ -116,24 +118,32 @@ class Engine:
             began = body[:80].decode(errors="replace")
             raise HostError(self.host, f"{doing}: what answers is no Docker engine: {began}") from None
 
-    def _get(self, path: str, words: Mapping[str, str] | None, doing: str, seconds: float) -> bytes | None:
+    def _get(
+        self, path: str, words: Mapping[str, str] | None, doing: str, seconds: float, *, when_stopping: bool = False
+    ) -> bytes | None:
+        path = f"{path}?{urlencode(words)}" if words else path
         try:
-            status, body = self._connection.get(f"{path}?{urlencode(words)}" if words else path, seconds)
+            status, body = self._connection.get(path, seconds, when_stopping=when_stopping)
         except TimeoutError:
             raise self.fail(process.Completed(-1, "", "", timed_out=True), doing, seconds) from None
+        except FileNotFoundError as error:
+            raise HostError(self.host, f"{doing}: this machine has no {error.filename} command") from None
         except Unanswered as error:
-            why = contexts.unreachable(self.endpoint or "")
+            why = None if when_stopping else contexts.unreachable(self.endpoint or "")
             raise self.fail(process.Completed(1, "", why or str(error)), doing, seconds) from None
         if status == http.HTTPStatus.NOT_FOUND:
             return None
         if status >= http.HTTPStatus.BAD_REQUEST:
-            raise self.fail(process.Completed(1, "", str(self._told(body, doing).get("message"))), doing, seconds)
+            told = self._told(body, doing)
+            text = told.get("message") if isinstance(told, dict) else told
+            raise self.fail(process.Completed(1, "", str(text)), doing, seconds)
         return body
 
-    def inspect(self, kind: str, name: str) -> dict[str, Any] | None:
+    def inspect(self, kind: str, name: str, *, when_stopping: bool = False) -> dict[str, Any] | None:
         """Return the raw JSON of an object, or None when the engine has none of that name. Raises HostError."""
-        found = self.query(INSPECT[kind].format(quote(name, safe="/:@")), doing=f"docker {kind} inspect {name}")
-        return None if found is None else dict(found)
+        path, doing = INSPECT[kind].format(quote(name, safe="/:@")), f"docker {kind} inspect {name}"
+        body = self._get(path, None, doing, ASK_SECONDS, when_stopping=when_stopping)
+        return None if body is None else dict(self._told(body, doing))
 
     def volumes(self, labels: Sequence[str] = ()) -> list[str]:
         """Return the names of the engine's volumes with all of these labels. Raises HostError."""

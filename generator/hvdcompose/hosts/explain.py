@@ -197,7 +197,7 @@ def explain(text: str) -> tuple[str, str | None]:
     """Return (sentence, hint) for what a command wrote when it failed; its own last line where nothing is known."""
     joined = re.sub(r"\n\s*:", ":", text)  # runc may break its line before ": unknown"
     lines = [line.strip() for line in joined.splitlines() if line.strip()]
-    return recognise(text) or (lines[-1] if lines else "it failed without a word", None)
+    return recognise(joined) or (lines[-1] if lines else "it failed without a word", None)
 
 
 def recognise(text: str) -> tuple[str, str | None] | None:

@@ -97,7 +97,7 @@ def parse_container(told: Mapping[str, Any], now: float) -> Container:
     labels = told.get("Labels") or {}
     own: dict[str, Any] = {FIELD.get(name, name): str(labels.get(f"hvdcompose.{name}", "")) for name in LABELS}
     # with a link to it a container has a second name, /other/name
-    name = next((name for name in told["Names"] if name.count("/") == 1), "").lstrip("/")
+    name = next((name for name in told.get("Names") or () if name.count("/") == 1), "").lstrip("/")
     return Container(
         id=told["Id"],
         name=name,

@@ -27,6 +27,7 @@ FOREIGN = (
 )  # fmt: skip
 KILL_AFTER_SECONDS = 2.0
 _stopping = threading.Event()
+at_stop: list[Callable[[], None]] = []  # what else ends when all children do: waits that no child holds
 _first_on_path: list[str] = []
 
 
@@ -294,6 +295,8 @@ def dialog(words: Sequence[str]) -> Iterator[Dialog]:
 def end_children() -> None:
     """End every process started from here that is still alive, python-on-whales' included (on Ctrl-C)."""
     _stopping.set()
+    for stop in at_stop:
+        stop()
     for pid in _descendants():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)

@@ -121,12 +121,14 @@ SIGNS = (
         r"|WARN (?:Call to connect|Connect to \S+) failed",
         "NCCL did not reach another host: a firewall, or an address that others cannot reach",
         "hvdcompose doctor tries the ports between all hosts; no NCCL_SOCKET_IFNAME in `env`",
+        follows=True,
     ),
     Sign(
         "N05",
         r"unable to complete a TCP connection",
         "MPI's own connections between the hosts fail",
         DOCTOR,
+        follows=True,
     ),
     Sign(
         "N10",
@@ -154,7 +156,7 @@ SIGNS = (
     ),
     Sign(
         "G05",
-        r"[Ee]rror 802\b|system not yet initialized",
+        r"system not yet initialized",
         "its NVSwitch GPUs wait for nvidia-fabricmanager",
         "on that host: install the driver's version of it, then systemctl enable --now nvidia-fabricmanager",
     ),
@@ -185,7 +187,7 @@ SIGNS = (
     ),
     Sign(
         "G08",
-        r"Duplicate GPU detected|ncclCommInitRank failed: invalid usage",
+        r"Duplicate GPU detected",
         "two ranks took the same GPU",
         "torch.cuda.set_device(hvd.local_rank()) in the script before anything goes to a GPU; `slots` at most `gpus`",
     ),

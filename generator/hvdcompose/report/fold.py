@@ -26,6 +26,7 @@ class Kind:
     name: str
     pattern: re.Pattern[str]
     follows: bool = False
+    of_host: bool = False  # no rank writes it
 
 
 LOST = Kind(
@@ -41,10 +42,11 @@ LOST = Kind(
 )
 LOGINS = re.compile(
     r"^(?:Accepted publickey for|Received disconnect from|Disconnected from|Starting session:|Close session:"
-    r"|Connection (?:closed|reset) by \d)"
+    r"|Connection (?:closed|reset) by \S+ port \d+ \[preauth\])"
 )
 # horovodrun tells in its own traceback that a rank ended; the ranks tell why
-HOROVODRUN = Kind("horovodrun's own traceback", re.compile(r'^  File "\S+/horovod/runner/'))
+HOROVODRUN = Kind("horovodrun's own traceback", re.compile(r'^  File "\S+/horovod/runner/'), of_host=True)
+RANK_ENDED = re.compile(r"one or more processes exited with non-zero status|mpirun failed with exit code")
 AFTER = re.compile(r"(?:Process name|Exit code): ")  # what it tells below its error
 KINDS = (
     HOROVODRUN,
@@ -56,7 +58,7 @@ KINDS = (
         "notes of Open MPI on messages that it showed once",
         re.compile(r"\d+ more process(?:es)? ha(?:s|ve) sent help message|Set MCA parameter .*base_help_aggregate"),
     ),
-    Kind("logins between the hosts, as sshd notes them", LOGINS),
+    Kind("logins between the hosts, as sshd notes them", LOGINS, of_host=True),
     LOST,
 )
 
@@ -195,11 +197,14 @@ class Fold:
 
     def _kind(self, entry: _Entry) -> Kind | None:
         """Return the flood an entry belongs to; the first failing rank's own lines belong to none that follow it."""
-        if entry.first.rank is None and any(HOROVODRUN.pattern.search(text) for text in entry.key):
+        patterns = (HOROVODRUN.pattern, RANK_ENDED)
+        if entry.first.rank is None and all(any(p.search(text) for text in entry.key) for p in patterns):
             return HOROVODRUN
         # of a traceback only the errors count: its source lines may hold any word
         told = [text for text in entry.key if len(entry.lines) == 1 or not text.startswith((" ", TRACEBACK))]
         for kind in KINDS:
+            if kind is HOROVODRUN or (kind.of_host and entry.first.rank is not None):
+                continue
             if kind.follows and self._cause is not None and entry.first.rank == self._cause:
                 continue
             if any(kind.pattern.search(text) for text in told):

@@ -29,12 +29,16 @@ def parse_line(host: str, ranks: Sequence[str], text: str) -> Line:
 
     Of a progress bar, which returns to the beginning of its line for each step, the last step: what a terminal shows.
     """
-    last = text.rstrip("\r").rpartition("\r")[2]
+    last = _last_step(text)
     found = _PREFIX.match(last) or _PREFIX.match(text)  # Horovod may mark each step, or only the line
     if found is None:
         return Line(host, None, last)
-    rank, told = int(found["rank"]), found["text"].rstrip("\r").rpartition("\r")[2]
+    rank, told = int(found["rank"]), _last_step(found["text"])
     return Line(ranks[rank] if rank < len(ranks) else host, rank, f"{found['time']} {told}" if found["time"] else told)
+
+
+def _last_step(text: str) -> str:
+    return next((step for step in reversed(text.split("\r")) if step.strip()), "")
 
 
 def label(line: Line, width: int) -> str:
