@@ -34,6 +34,7 @@ for word in sys.argv[1:]:
     if word.isdigit():
         time.sleep(int(word))
     elif rank == 2:
+        time.sleep(3)  # horovodrun ends the others, and what they had said should be out
         raise ValueError("no such data set")
 if rank == 0:
     print(json.dumps({"accuracy": 0.5, "loss": 0.25}), flush=True)
@@ -79,7 +80,7 @@ def test_two_runs_are_kept_and_survive_down(job: Made) -> None:
     logs = job.hvd("logs", "--run", "last").stdout
     assert f"{h3} r2  | ValueError: no such data set" in logs
     same = [line for line in logs.splitlines() if "| the same of all" in line]
-    assert same == [f"{h1} r0  | the same of all   (the same from 2 other ranks)"] or len(same) == 3  # a busy machine
+    assert same == [f"{h1} r0  | the same of all   (the same from 2 other ranks)"] or len(same) == 3, same  # 3 on a busy machine
     assert f"{h2}     | " in logs  # the worker's own
     assert job.hvd("logs", "--run", well["run"], "--rank", "1", "--raw").stdout.splitlines() == [
         f"{h2} r1  | the same of all",
