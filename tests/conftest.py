@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import textwrap
 import threading
 from collections.abc import Callable, Generator
@@ -18,6 +19,12 @@ from hvdcompose.hosts.api import close_all
 # a busy machine is no fault of the code under test
 settings.register_profile("hvdcompose", deadline=None)
 settings.load_profile("hvdcompose")
+
+
+def pytest_configure() -> None:
+    """Have children hear Ctrl-C: a shell without job control has its background jobs ignore it, and they inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
