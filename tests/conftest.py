@@ -22,7 +22,7 @@ settings.load_profile("hvdcompose")
 
 
 def pytest_configure() -> None:
-    """Have children hear Ctrl-C: a shell without job control has its background jobs ignore it, and they inherit that."""
+    """Have children hear Ctrl-C: the background jobs of a shell without job control inherit that it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
