@@ -42,9 +42,8 @@ class Target:
 
     def refuse_missing_script(self) -> None:
         """Raise Refused where the command runs a script that would not be there."""
-        train = self.cluster.train
-        mounted = [mount.target for host in self.cluster.hosts for mount in (*train.volumes, *host.volumes)]
-        wrong = missing_script(self.code, train.command, mounted) if self.code else None
+        mounted = [mount.target for plan in self.plans.values() for mount in plan.mounts]
+        wrong = missing_script(self.code, self.cluster.train.command, mounted) if self.code else None
         if wrong:
             raise Refused(wrong[0], hint=wrong[1])
 

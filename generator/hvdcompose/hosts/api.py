@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -82,21 +82,22 @@ class Connection:
 
         Raises Interrupted once `end_children` was called, unless the question is asked `when_stopping`.
         """
+        refuse: Callable[[], None] = (lambda: None) if when_stopping else process.refuse_when_stopping
         limit = time.monotonic() + seconds
         if not self._lock.acquire(timeout=seconds):
             raise TimeoutError
         try:
+            refuse()
             if self._http is not None:
                 with contextlib.suppress(Unanswered):  # the engine may have restarted since
-                    return self._ask(path, limit, when_stopping)
-            self._open(limit, when_stopping)
-            return self._ask(path, limit, when_stopping)
+                    return self._ask(path, limit)
+                refuse()  # or all was told to end
+            self._open(limit)
+            return self._ask(path, limit)
         finally:
             self._lock.release()
 
-    def _ask(self, path: str, limit: float, when_stopping: bool) -> tuple[int, bytes]:
-        if not when_stopping:
-            process.refuse_when_stopping()
+    def _ask(self, path: str, limit: float) -> tuple[int, bytes]:
         connection, reader = self._http, self._socket
         assert connection is not None and reader is not None
         try:
@@ -117,9 +118,7 @@ class Connection:
             self.close()
         return answer.status, body
 
-    def _open(self, limit: float, when_stopping: bool) -> None:
-        if not when_stopping:
-            process.refuse_when_stopping()
+    def _open(self, limit: float) -> None:
         parts = urlsplit(self.endpoint)
         self._socket = _unix(parts.path, limit) if parts.scheme == "unix" else self._dialled()
         self._http = http.client.HTTPConnection("docker")

@@ -78,15 +78,15 @@ def missing_script(code: Code, command: Sequence[str], mounted: Iterable[str] = 
     script = script_of(command)
     if script is None:
         return None
-    path = posixpath.normpath(posixpath.join(CODE_TARGET, script))
-    if not path.startswith(f"{CODE_TARGET}/") or path in {entry.path for entry in code.entries}:
+    path, there = posixpath.normpath(posixpath.join(CODE_TARGET, script)), {entry.path for entry in code.entries}
+    if not path.startswith(f"{CODE_TARGET}/") or path in there:
         return None
     if any(f"{path}/".startswith(f"{target}/") for target in mounted):
         return None
     lies = f"{CODE_TARGET}/{code.name}"
-    remedy = f"write {code.name}/{script}" if f"{lies}/{script}" in {entry.path for entry in code.entries} else ""
+    inside = f"{lies}/{script}" in there
     told = f"the command runs {script}, and there is no such file where it runs: in {CODE_TARGET}, the code is {lies}"
-    return told, remedy or f"name a file of that folder: {code.name}/..."
+    return told, f"write {code.name}/{script}" if inside else f"name a file of that folder: {code.name}/..."
 
 
 def read_build(folder: Path) -> Code:

@@ -45,11 +45,10 @@ LOGINS = re.compile(
     r"|Connection (?:closed|reset) by \S+ port \d+ \[preauth\])"
 )
 # horovodrun tells in its own traceback that a rank ended; the ranks tell why
-HOROVODRUN = Kind("horovodrun's own traceback", re.compile(r'^  File "\S+/horovod/runner/'), of_host=True)
+HOROVODRUN = Kind("horovodrun's own traceback", re.compile(r'^  File "\S+/horovod/runner/'))
 RANK_ENDED = re.compile(r"one or more processes exited with non-zero status|mpirun failed with exit code")
 AFTER = re.compile(r"(?:Process name|Exit code): ")  # what it tells below its error
 KINDS = (
-    HOROVODRUN,
     Kind(
         "copies that Open MPI may not make in a container, harmless",
         re.compile(r"Read -1, expected \d+, errno = 1\b"),
@@ -203,7 +202,7 @@ class Fold:
         # of a traceback only the errors count: its source lines may hold any word
         told = [text for text in entry.key if len(entry.lines) == 1 or not text.startswith((" ", TRACEBACK))]
         for kind in KINDS:
-            if kind is HOROVODRUN or (kind.of_host and entry.first.rank is not None):
+            if kind.of_host and entry.first.rank is not None:
                 continue
             if kind.follows and self._cause is not None and entry.first.rank == self._cause:
                 continue
@@ -243,7 +242,7 @@ class Fold:
     def _tell(self, now: float, *, all_of_it: bool) -> list[Line]:
         """Return the sums of floods that pause, or that have lasted a while."""
         told = []
-        for kind in KINDS:
+        for kind in (HOROVODRUN, *KINDS):
             flood = self._floods.get(kind.name)
             if flood is None or not flood.count:
                 continue
