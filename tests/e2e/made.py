@@ -81,6 +81,11 @@ class Made:
         """Return the name of the container on host N."""
         return f"{self.name}-{'launcher' if number == 1 else 'worker'}-1"
 
+    def containers(self, number: int) -> list[str]:
+        """Return the names of the cluster's containers on host N, helpers too, in whatever state."""
+        label = f"label=com.docker.compose.project={self.name}"
+        return self.docker(number, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
+
     def docker(self, number: int, *words: str, code: int | None = 0) -> str:
         """Run docker through host N's context."""
         return self.desk.docker("--context", self.desk.host(number), *words, code=code)

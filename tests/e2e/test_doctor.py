@@ -44,12 +44,6 @@ def on_host(made: Made, number: int, *words: str) -> str:
     return made.desk.engine("exec", f"hvdcompose-{made.desk.host(number)}", *words)
 
 
-def containers(made: Made, number: int) -> list[str]:
-    """Return the names of the cluster's containers on a host, in whatever state."""
-    label = f"label=com.docker.compose.project={made.name}"
-    return made.docker(number, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
-
-
 def told(made: Made, code: int) -> dict:
     """Return what `doctor --json` tells."""
     return json.loads(made.hvd("doctor", "--json", code=code).stdout)["data"]
@@ -70,7 +64,7 @@ def test_hosts_that_are_well(cluster: Made) -> None:
     assert len(before["pairs"]) == 12
     assert before["logins"] == {}
     assert [cluster.docker(number, "volume", "ls", "--quiet") for number in (1, 2)] == volumes
-    assert [containers(cluster, number) for number in range(1, 5)] == [[]] * 4
+    assert [cluster.containers(number) for number in range(1, 5)] == [[]] * 4
 
     applied = cluster.hvd("apply", "--follow")
     assert "note" not in applied.stderr
@@ -83,7 +77,7 @@ def test_hosts_that_are_well(cluster: Made) -> None:
     screen = cluster.hvd("doctor").stdout
     assert all(len(line) <= 80 for line in screen.splitlines())
     assert "horovod       0.28.1\n" in screen
-    assert [containers(cluster, number) for number in (1, 2)] == [[cluster.container(1)], [cluster.container(2)]]
+    assert [cluster.containers(number) for number in (1, 2)] == [[cluster.container(1)], [cluster.container(2)]]
 
 
 @pytest.mark.parametrize("rule", ["DROP", "REJECT --reject-with tcp-reset"])
@@ -105,7 +99,7 @@ def test_the_ssh_port_of_one_host_is_blocked(cluster: Made, rule: str) -> None:
     assert f"iptables -I INPUT -p tcp -s {addresses} -j ACCEPT" in finding["remedy"]
     why = "no answer, a firewall drops" if rule == "DROP" else "refused, though something listens there"
     assert f"from {h1}, {h2}, {h4} to it, the ssh port {cluster.port}: {why}" in errors_of(refused)[0]
-    assert [containers(cluster, number) for number in range(1, 5)] == [[]] * 4
+    assert [cluster.containers(number) for number in range(1, 5)] == [[]] * 4
     assert "all 4 ranks ended with exit 0" in cluster.hvd("apply", "--follow").stdout
 
 
@@ -188,7 +182,7 @@ def test_a_rootless_host_is_refused_in_words_that_a_newcomer_understands(cluster
         assert f"point its context ({odd.host(2)}) to a rootful engine" in shown
     data = told(cluster, 4)
     assert cells(data, "FAIL") == {("rootful", odd.host(2))}
-    assert containers(cluster, 1) == []
+    assert cluster.containers(1) == []
     assert data["checks"]["rootful"][h1] == "ok"
 
 

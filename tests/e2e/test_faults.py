@@ -56,12 +56,6 @@ def on_host(made: Made, number: int, *words: str) -> str:
     return made.desk.engine("exec", f"hvdcompose-{made.desk.host(number)}", *words)
 
 
-def containers(made: Made, number: int) -> list[str]:
-    """Return the names of the cluster's containers on a host, in whatever state."""
-    label = f"label=com.docker.compose.project={made.name}"
-    return made.docker(number, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
-
-
 def test_hosts_that_are_off_or_frozen_keep_nothing_from_the_others(stand: Made) -> None:
     h1, h2, frozen, off = (stand.desk.host(n) for n in range(1, 5))
     socket = f"{stand.desk.folder}/state/hvdcompose/lab/{stand.desk.name}/{off}/docker.sock"
@@ -96,12 +90,12 @@ def test_hosts_that_are_off_or_frozen_keep_nothing_from_the_others(stand: Made) 
     assert re.findall(r"^(\S+) +removed$", down.stderr, re.M) in ([h1, h2], [h2, h1])
     summary = "error: 2 of 4 hosts could not be cleared; once they answer, again: hvdcompose down"
     assert errors_of(down) == [*told, summary]
-    assert [containers(stand, n) for n in (1, 2)] == [[], []]
+    assert [stand.containers(n) for n in (1, 2)] == [[], []]
 
     stand.desk.lab("up")
-    assert containers(stand, 3) == [stand.container(3)]
+    assert stand.containers(3) == [stand.container(3)]
     stand.hvd("down")
-    assert [containers(stand, n) for n in range(1, 5)] == [[]] * 4
+    assert [stand.containers(n) for n in range(1, 5)] == [[]] * 4
     again = stand.hvd("apply")
     assert again.stderr.count("no worker there") == 3
     assert "launched" not in again.stderr  # that launch ran before
@@ -132,7 +126,7 @@ def test_contexts_that_lead_nowhere(stand: Made) -> None:
         assert re.search(rf"^{h1} +{h1} +launcher +(not there|Exited \(0\))", status, re.M)
         assert re.search(rf"^{h3} +nowhere +worker +there is no Docker context nowhere", status, re.M)
         assert errors_of(stand.hvd("down", code=1))[:3] == told
-        assert containers(stand, 1) == []
+        assert stand.containers(1) == []
     finally:
         for name in ("dead", "off"):
             stand.desk.docker("context", "rm", "--force", f"{stand.desk.name}-{name}")
@@ -153,7 +147,7 @@ def test_a_port_that_is_taken_on_one_host(cluster: Made) -> None:
             f"error: {h2}: another program listens on port {cluster.port}: it says nothing by itself"
         ]
         assert f"  -> stop that program on {h2} (ss -ltnp shows it), or another `port` under `ssh`\n" in refused.stderr
-        assert [containers(cluster, n) for n in range(1, 5)] == [[]] * 4
+        assert [cluster.containers(n) for n in range(1, 5)] == [[]] * 4
         cluster.docker(2, "stop", "--time", "0", "listener")
         cluster.hvd("doctor")  # all is well, and apply need not look at it again
         cluster.docker(2, "start", "listener")
@@ -169,7 +163,7 @@ def test_a_port_that_is_taken_on_one_host(cluster: Made) -> None:
     assert f"  {h2} | hvdcompose: {h2}: {why}\n" in failed.stderr
     for host in others:
         assert re.search(rf"^{host} +worker is ready$", failed.stderr, re.M)
-    assert [containers(cluster, n) for n in (1, 2)] == [[], []]
+    assert [cluster.containers(n) for n in (1, 2)] == [[], []]
     stay = cluster.ids(3, 4)
 
     mended = cluster.hvd("apply", "--follow")
@@ -207,7 +201,7 @@ def test_an_image_without_python(cluster: Made, tiny: str) -> None:
     assert errors_of(failed) == [f"error: {h1}: the image has no python3"]
     assert f"\n{h2}: the image has no python3\n" in failed.stderr
     assert "  -> the image needs Python 3, Horovod and OpenSSH\n" in failed.stderr
-    assert [containers(cluster, n) for n in (1, 2)] == [[], []]
+    assert [cluster.containers(n) for n in (1, 2)] == [[], []]
     cluster.write(TWO)
     assert "all 2 ranks ended with exit 0" in cluster.hvd("apply", "--follow").stdout
 
@@ -221,7 +215,7 @@ def test_an_image_without_sshd_and_one_without_horovodrun(cluster: Made) -> None
     failed = cluster.hvd("apply", code=4)
     assert errors_of(failed) == [f"error: {h2}: this image has no sshd"]
     assert "  -> install openssh-server and openssh-client in the image\n" in failed.stderr
-    assert [containers(cluster, n) for n in (1, 2)] == [[], []]
+    assert [cluster.containers(n) for n in (1, 2)] == [[], []]
 
     cluster.write(TWO + hides.replace("<path>", paths["horovodrun"]))
     failed = cluster.hvd("apply", "--follow", code=4)
@@ -244,7 +238,7 @@ def test_a_folder_that_one_host_lacks_and_one_that_may_only_be_read(cluster: Mad
     why = f"it has no folder {folder}, which cluster.yaml mounts"
     assert errors_of(failed) == [f"error: {h3}: {why}"]
     assert f"  -> make it on {h3}, or change the volume in cluster.yaml\n" in failed.stderr
-    assert [containers(cluster, n) for n in (1, 2, 3)] == [[], [], []]
+    assert [cluster.containers(n) for n in (1, 2, 3)] == [[], [], []]
     on_host(cluster, 3, "sh", "-c", f"mkdir {folder} && echo hello from $(hostname) > {folder}/hello")
     ran = cluster.hvd("apply", "--follow").stdout
     refused = "touch: cannot touch '/data/x': Read-only file system"
@@ -254,7 +248,7 @@ def test_a_folder_that_one_host_lacks_and_one_that_may_only_be_read(cluster: Mad
     on_host(cluster, 1, "mv", folder, f"{folder}-away")
     failed = cluster.hvd("run", code=4)
     assert errors_of(failed) == [f"error: {h1}: {why}"]
-    assert containers(cluster, 1) == [cluster.container(1)]  # the log of the last run stays
+    assert cluster.containers(1) == [cluster.container(1)]  # the log of the last run stays
     on_host(cluster, 1, "mv", f"{folder}-away", folder)
     assert "all 3 ranks ended with exit 0" in cluster.hvd("run").stdout
 
@@ -270,7 +264,7 @@ def test_ulimits_that_an_engine_may_not_set(cluster: Made) -> None:
     assert done.returncode == 4
     assert errors_of(done) == [f"error: {h2}: its engine may not set the ulimits of cluster.yaml"]
     assert f"  -> lower or drop `ulimits` for {h2} in cluster.yaml\n" in done.stderr
-    assert [containers(cluster, n) for n in (1, 2)] == [[], []]
+    assert [cluster.containers(n) for n in (1, 2)] == [[], []]
     cluster.edit("memlock: -1", "memlock: 65536")
     assert "all 2 ranks ended with exit 0" in cluster.hvd("apply", "--follow").stdout
 
@@ -296,7 +290,7 @@ def test_compose_that_is_missing_or_too_old(cluster: Made, tmp_path: Path, versi
         assert errors_of(refused) == [f"error: {told}"]
         assert "  -> Debian, Ubuntu: apt install docker-compose-v2 " in refused.stderr
     del cluster.env["PATH"]
-    assert [containers(cluster, n) for n in (1, 2)] == [[], []]
+    assert [cluster.containers(n) for n in (1, 2)] == [[], []]
 
 
 def _image(made: Made) -> str:

@@ -50,11 +50,6 @@ def ran(cluster: Made, output: str) -> Made:
     return cluster
 
 
-def containers(made: Made) -> list[str]:
-    label = f"label=com.docker.compose.project={made.name}"
-    return made.docker(1, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
-
-
 def test_a_fetch_that_is_killed_goes_on_and_leaves_nothing(cluster: Made) -> None:
     job = ran(cluster, f"{cluster.name}-output")
     run = json.loads(job.hvd("runs", "show", "--json").stdout)["data"]["run"]["run"]
@@ -66,7 +61,7 @@ def test_a_fetch_that_is_killed_goes_on_and_leaves_nothing(cluster: Made) -> Non
     first.communicate()
     size = part.stat().st_size
     assert 0 < size < SIZE
-    job.wait_for(lambda: containers(job) == [job.container(1)], 20, "the helper ends with its client")
+    job.wait_for(lambda: job.containers(1) == [job.container(1)], 20, "the helper ends with its client")
 
     told = json.loads(job.hvd("fetch", "--json").stdout)["data"]
     assert told["bytes"] == SIZE - size + len("model")
@@ -91,7 +86,7 @@ def test_a_fetch_that_is_killed_goes_on_and_leaves_nothing(cluster: Made) -> Non
     (here / "deep" / "model.pt").unlink()
     told = json.loads(job.hvd("fetch", "--json").stdout)["data"]  # the volume is still there
     assert (told["files"], told["bytes"]) == (1, len("model"))
-    assert containers(job) == []
+    assert job.containers(1) == []
 
 
 def job_image(job: Made) -> str:
@@ -106,6 +101,6 @@ def test_a_folder_of_the_primary(cluster: Made) -> None:
         job = ran(cluster, json.dumps(place))
         job.hvd("fetch", "last", "-o", "mine")
         assert (job.folder / "mine" / "deep" / "model.pt").read_text() == "model"
-        assert containers(job) == [job.container(1)]
+        assert job.containers(1) == [job.container(1)]
     finally:
         cluster.desk.engine("exec", host, "rm", "-r", place)

@@ -26,12 +26,6 @@ train:
 GPU = "GPU {}: FAKE-GPU (UUID: GPU-fake-{})"
 
 
-def containers(made: Made, *numbers: int) -> list[str]:
-    """Return the cluster's containers on the hosts, in whatever state."""
-    label = f"label=com.docker.compose.project={made.name}"
-    return [made.docker(n, "ps", "--all", "--quiet", "--filter", label) for n in numbers]
-
-
 def test_each_rank_sees_the_gpus_of_its_host(cluster: Made) -> None:
     h1, h2, h3, h4 = (cluster.desk.host(n) for n in range(1, 5))
     cluster.write(CLUSTER)
@@ -56,7 +50,7 @@ def test_all_gpus_of_a_host_with_two_ask_for_slots(cluster: Made) -> None:
     assert errors_of(refused) == [f"error: {said.format(h1)}"]
     assert f"\n{said.format(h3)}\n" in refused.stderr
     assert f"  -> hosts.{h1}: slots: 2\n  -> hosts.{h3}: slots: 2\n" in refused.stderr
-    assert containers(cluster, 1, 2, 3, 4) == [""] * 4
+    assert [cluster.containers(n) for n in (1, 2, 3, 4)] == [[]] * 4
     cluster.write(CLUSTER.replace('gpus: ["1"]', "gpus: all, slots: 1"))
     assert "all 5 ranks ended with exit 0" in cluster.hvd("apply", "--follow").stdout
 
@@ -79,7 +73,7 @@ def test_gpus_that_a_host_does_not_have(cluster: Made, gpus: str, told: str, hin
     cluster.write(CLUSTER.replace("gpus: 1}", f"gpus: {gpus}, slots: 1}}"))
     failed = cluster.hvd("apply", code=4)
     assert failed.stderr.endswith(f"error: {h2}: {told}\n  -> {hint}\n")
-    assert containers(cluster, 1, 2, 3, 4) == [""] * 4
+    assert [cluster.containers(n) for n in (1, 2, 3, 4)] == [[]] * 4
 
 
 @pytest.fixture
@@ -116,7 +110,7 @@ def test_a_host_without_a_gpu_runtime(
     lines.append(f"{odd.host(1)}: {told}")
     assert f"error: {chr(10).join(lines)}\n  -> " in failed.stderr
     assert f"  -> {hint}\n" in failed.stderr
-    assert containers(cluster, 1, 3, 4) == [""] * 3
+    assert [cluster.containers(n) for n in (1, 3, 4)] == [[]] * 3
 
     cluster.write(text.replace(f"{plain}, gpus: {gpus}", f"{plain}, gpus: none"))
     assert f"{odd.host(1)}: {told}" not in cluster.hvd("apply", code=4).stderr

@@ -53,13 +53,6 @@ def runs_of(job: Made, **env: str) -> list[dict]:
     return json.loads(job.hvd("runs", "--json", **env).stdout)["data"]["runs"]
 
 
-def containers(made: Made) -> list[str]:
-    """Return the names of all containers of the cluster on its hosts, helpers too."""
-    label = f"label=com.docker.compose.project={made.name}"
-    words = ("ps", "--all", "--filter", label, "--format", "{{.Names}}")
-    return [name for n in (1, 2, 3) for name in made.docker(n, *words).split()]
-
-
 def test_two_runs_are_kept_and_survive_down(job: Made) -> None:
     h1, h2, h3 = (job.desk.host(n) for n in (1, 2, 3))
     job.hvd("apply", "--follow")
@@ -71,7 +64,7 @@ def test_two_runs_are_kept_and_survive_down(job: Made) -> None:
     assert failed["code_digest"] == well["code_digest"] != ""
 
     job.hvd("down")
-    assert containers(job) == []
+    assert [job.containers(n) for n in (1, 2, 3)] == [[], [], []]
     assert [run["run"] for run in runs_of(job)] == [failed["run"], well["run"]]
     shown = job.hvd("runs", "show", failed["run"][:-1]).stdout
     assert "python code/job.py fail" in shown
@@ -93,7 +86,7 @@ def test_two_runs_are_kept_and_survive_down(job: Made) -> None:
     page = (job.folder / f"report-{failed['run']}.html").read_text()
     for told in ("ValueError: no such data set", "python code/job.py fail", f"rank 2 on {h3}", "<svg "):
         assert told in page, told
-    assert containers(job) == []
+    assert [job.containers(n) for n in (1, 2, 3)] == [[], [], []]
 
 
 def test_a_live_run_an_interrupted_one_and_one_that_was_stopped(job: Made) -> None:

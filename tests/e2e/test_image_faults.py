@@ -29,12 +29,6 @@ train:
 """
 
 
-def containers(made: Made) -> list[str]:
-    """Return the cluster's containers on the hosts, in whatever state."""
-    label = f"label=com.docker.compose.project={made.name}"
-    return [made.docker(n, "ps", "--all", "--quiet", "--filter", label) for n in (1, 2)]
-
-
 @pytest.fixture
 def image(cluster: Made) -> Iterator[str]:
     """A name for an image of this test; it is removed from the client and the hosts."""
@@ -76,7 +70,7 @@ def test_an_image_that_is_nowhere(cluster: Made, image: str) -> None:
     status = cluster.hvd("status")
     assert len(re.findall(r"^\S+ +\S+ +\S+ +not there +refuse *$", status.stdout, re.M)) == 2
     assert status.stderr == f"apply would refuse:\n{refused}"
-    assert containers(cluster) == ["", ""]
+    assert [cluster.containers(n) for n in (1, 2)] == [[], []]
 
 
 def test_hosts_with_different_images_of_one_name(cluster: Made, image: str, tiny: str) -> None:
@@ -94,7 +88,7 @@ def test_hosts_with_different_images_of_one_name(cluster: Made, image: str, tiny
     assert digests[h1] != digests[h2]
     assert errors_of(refused) == ["error: the hosts have different images of one name:"]
     assert f"  -> have the right {image} on this machine: apply sends it to all; " in refused.stderr
-    assert containers(cluster) == ["", ""]
+    assert [cluster.containers(n) for n in (1, 2)] == [[], []]
 
     subprocess.run(
         ["sh", "-c", f"docker --context {h1} save {image} | docker --context default load"],
@@ -171,7 +165,7 @@ def test_a_disk_that_is_full(cluster: Made, odd: Desk) -> None:
         "  -> on that host: docker system df shows what takes the space, docker system prune frees it\n"
         in failed.stderr
     )
-    assert containers(cluster)[1] == ""
+    assert cluster.containers(2) == []
     cluster.write(CLUSTER)
 
 

@@ -59,18 +59,12 @@ def volumes(made: Made, number: int) -> set[str]:
     return {name for name in listed if name.startswith((f"{made.name}-", f"hvdcompose-claim-{made.name}"))}
 
 
-def containers(made: Made, number: int) -> list[str]:
-    """Return the names of the cluster's containers on a host, in whatever state."""
-    label = f"label=com.docker.compose.project={made.name}"
-    return made.docker(number, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
-
-
 def stands_as_if_never_interrupted(made: Made) -> None:
     """Check what is on both hosts: it is what one apply leaves that nobody disturbs."""
     digest = read_code(made.folder / "code").digest
     kinds = ("ssh", "host", "runs", f"code-{digest}", f"full-{digest}")
     for number in (1, 2):
-        assert containers(made, number) == [made.container(number)]
+        assert made.containers(number) == [made.container(number)]
         assert volumes(made, number) == {f"{made.name}-{kind}" for kind in kinds}
     made.settled()
 
@@ -135,7 +129,7 @@ def test_down(job: Made, tmp_path: Path, pattern: str, moment: str) -> None:
     struck(job, tmp_path / "deadly", pattern, moment, "down", "--volumes", "--yes")
     job.hvd("down", "--volumes", "--yes")
     for number in (1, 2):
-        assert (containers(job, number), volumes(job, number)) == ([], set())
+        assert (job.containers(number), volumes(job, number)) == ([], set())
 
 
 ROTATE = [

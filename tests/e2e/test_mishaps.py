@@ -37,13 +37,6 @@ def job(cluster: Made) -> Made:
     return cluster
 
 
-def containers(made: Made) -> list[list[str]]:
-    """Return the names of the cluster's containers on the hosts, in whatever state."""
-    label = f"label=com.docker.compose.project={made.name}"
-    words = ("ps", "--all", "--filter", label, "--format", "{{.Names}}")
-    return [made.docker(n, *words).split() for n in (1, 2, 3)]
-
-
 @pytest.mark.parametrize("seconds", [0.9, 1.4, 1.9])
 def test_a_client_that_is_killed_leaves_what_the_next_apply_completes(job: Made, seconds: float) -> None:
     first = job.start("apply")
@@ -53,7 +46,7 @@ def test_a_client_that_is_killed_leaves_what_the_next_apply_completes(job: Made,
     job.hvd("apply", "--follow")
     job.settled()
     assert job.docker(1, "logs", job.container(1)).count("whole") == 3
-    assert containers(job) == [[job.container(n)] for n in (1, 2, 3)]
+    assert [job.containers(n) for n in (1, 2, 3)] == [[job.container(n)] for n in (1, 2, 3)]
 
 
 def test_hosts_that_freeze_or_reboot_in_the_middle_of_a_run(job: Made) -> None:
@@ -118,7 +111,7 @@ def test_addresses_that_are_mixed_up(job: Made) -> None:
     job.edit(a1, job.desk.address(8))
     refused = job.hvd("apply", code=4).stderr
     assert f"{h1}: address {job.desk.address(8)} is on no interface of its containers; found " in refused
-    assert containers(job) == [[], [], []]
+    assert [job.containers(n) for n in (1, 2, 3)] == [[], [], []]
 
     job.write(CLUSTER)
     assert DONE in job.hvd("apply", "--follow").stdout

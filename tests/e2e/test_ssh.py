@@ -101,12 +101,6 @@ def fill(made: Made, folder: str, kind: str, name: str) -> None:
         on_host(made, number, f"tar -C {folder} -x", files)
 
 
-def containers(made: Made) -> list[str]:
-    """Return the cluster's containers on the hosts, in whatever state."""
-    label = f"label=com.docker.compose.project={made.name}"
-    return [made.docker(n, "ps", "--all", "--quiet", "--filter", label) for n in (1, 2, 3)]
-
-
 @pytest.mark.parametrize(("kind", "name"), [("rsa", "id_rsa"), ("ed25519", "cluster_key")])
 def test_a_folder_of_one_s_own(cluster: Made, shared: str, kind: str, name: str) -> None:
     fill(cluster, shared, kind, name)
@@ -147,14 +141,14 @@ def test_all_that_is_wrong_with_such_a_folder(cluster: Made, shared: str) -> Non
     refused = cluster.hvd("apply", code=4)
     hint = "  -> or name a volume in `ssh.volume` instead of a path: hvdcompose apply fills it with keys of its own\n"
     assert refused.stderr.endswith("error: " + "\n".join([*modes, *second, *third]) + f"\n{hint}")
-    assert containers(cluster) == ["", "", ""]
+    assert [cluster.containers(n) for n in (1, 2, 3)] == [[], [], []]
 
     on_host(cluster, 2, f"mv {shared} {shared}-away")
     failed = cluster.hvd("apply", code=4)
     missing = f"{h2}: it has no folder {shared}, which cluster.yaml mounts"
     remedy = f"  -> make it on {h2}, or change the volume in cluster.yaml\n"
     assert failed.stderr.endswith("error: " + "\n".join([missing, *modes, *third]) + f"\n{remedy}{hint}")
-    assert containers(cluster) == ["", "", ""]
+    assert [cluster.containers(n) for n in (1, 2, 3)] == [[], [], []]
 
     on_host(cluster, 1, f"chmod 700 {shared}; chmod 600 {shared}/id_rsa")
     public = on_host(cluster, 1, f"cat {shared}/id_rsa.pub")
@@ -175,4 +169,4 @@ def test_a_folder_without_a_key_and_one_whose_key_wants_a_passphrase(cluster: Ma
     refused = cluster.hvd("apply", code=4)
     told = f"{h1}: {shared}: every private key wants a passphrase, and there is nobody to type it"
     assert errors_of(refused) == [f"error: {told}"]
-    assert containers(cluster) == ["", "", ""]
+    assert [cluster.containers(n) for n in (1, 2, 3)] == [[], [], []]
