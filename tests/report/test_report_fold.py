@@ -140,6 +140,14 @@ def test_what_sshd_notes_of_logins_is_counted_and_what_a_rank_says_like_it_is_no
     assert lost in folded(said(None, *noted, lost)), "the ssh client's own error"
 
 
+def test_each_host_has_its_own_logins():
+    lines = [Line(host, None, f"Accepted publickey for root from 10.0.0.{n}") for n in range(3) for host in HOSTS[1:]]
+    fold = Fold()
+    shown = [told for at, line in enumerate(lines) for told in fold.push(at * 0.001, line)] + fold.end()
+    assert [line.host for line in shown] == [*HOSTS[1:], *HOSTS[1:]]
+    assert all(line.text.startswith("... 2 more lines: logins") for line in shown[3:])
+
+
 def test_horovodrun_s_own_failure_is_shown():
     failed = [*RUNNER[:-3], "ValueError: Horovod has not been built with Gloo support."]
     assert folded(said(None, *failed)) == failed

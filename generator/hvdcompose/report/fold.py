@@ -101,7 +101,7 @@ class Fold:
         self._of_rank: dict[int, deque[_Entry]] = {}  # what is held of each rank
         self._of_host: dict[str, _Entry] = {}  # the last of each host that is no rank's
         self._like: dict[tuple[str, ...], dict[int, deque[_Entry]]] = {}  # what is held of each text, by rank
-        self._floods: dict[str, _Flood] = {}
+        self._floods: dict[tuple[str, str], _Flood] = {}  # by kind, and by host where each host has its own
         self._failed: set[int] = set()  # ranks whose traceback was shown
 
     def push(self, at: float, line: Line) -> list[Line]:
@@ -181,7 +181,8 @@ class Fold:
             self._drop(entry)
         kind = self._kind(entry)
         if kind is not None:
-            flood = self._floods.setdefault(kind.name, _Flood(told=entry.at))
+            host = entry.first.host if kind.of_host else ""
+            flood = self._floods.setdefault((kind.name, host), _Flood(told=entry.at))
             flood.last = entry.at
             if flood.shown or kind is HOROVODRUN or (kind.follows and self._others_failed(entry)):
                 flood.shown = True
@@ -242,12 +243,11 @@ class Fold:
     def _tell(self, now: float, *, all_of_it: bool) -> list[Line]:
         """Return the sums of floods that pause, or that have lasted a while."""
         told = []
-        for kind in (HOROVODRUN, *KINDS):
-            flood = self._floods.get(kind.name)
-            if flood is None or not flood.count:
+        for (name, host), flood in self._floods.items():
+            if not flood.count:
                 continue
             if all_of_it or now - flood.last >= QUIET or now - flood.told >= TELL:
-                told.append(Line("", None, f"... {flood.count} {_lines(flood)}: {kind.name} (--raw shows them)"))
+                told.append(Line(host, None, f"... {flood.count} {_lines(flood)}: {name} (--raw shows them)"))
                 flood.count, flood.told, flood.sources = 0, now, set()
         return told
 
