@@ -178,7 +178,7 @@ CTRL_C = [
 @pytest.mark.parametrize(("pattern", "moment"), named(CTRL_C))
 def test_ctrl_c(job: Made, tmp_path: Path, pattern: str, moment: str) -> None:
     told = struck(job, tmp_path / "deadly", pattern, moment, "apply", signal="INT")
-    assert told.endswith("interrupted: what was done stays; the same command goes on from there\n")
+    assert told.endswith("(a run that was launched goes on: hvdcompose status); the same command goes on from there\n")
     assert "Traceback" not in told
     assert not [name for name in volumes(job, 1) if "claim" in name]  # no other client has to wait
     job.hvd("apply", "--follow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdcompose.report.logs import Line, label, parse_line, rank_hosts
+from hvdcompose.report.logs import Line, label, parse_line
 
 RANKS = ("alpha", "alpha", "beta")
 LINES = [
@@ -59,8 +59,3 @@ def test_lines(text, line):
 )
 def test_labels_line_up(line, text):
     assert label(line, 5) == text
-
-
-def test_the_host_of_each_rank():
-    assert rank_hosts({"alpha": 2, "beta": 0, "gamma": 1}) == ("alpha", "alpha", "gamma")
-    assert rank_hosts({}) == ()

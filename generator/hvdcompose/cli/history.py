@@ -108,7 +108,7 @@ def fetch(
     from hvdcompose.errors import HvdError
     from hvdcompose.hosts.local import shown
     from hvdcompose.hosts.transfer import told_size
-    from hvdcompose.report.records import find_run
+    from hvdcompose.report.records import LAST, find_run
 
     target = target_of(file)
     output = target.cluster.train.output
@@ -132,9 +132,13 @@ def fetch(
     console.end_progress()
     brought = len(sight.missing) + len(sight.different)
     left = {shown(path): why for path, why in sight.left.items()}
+    newer = _newer_run(target, sight.run) if run == LAST else None
+    if newer:
+        console.say(f"run {newer} is newer, and wrote nothing to $HVD_OUTPUT: this is run {sight.run}'s", "yellow")
     console.answer(
         {
             "run": sight.run,
+            "newer": newer,
             "folder": str(folder),
             "files": brought,
             "same": len(sight.same),
@@ -149,6 +153,19 @@ def fetch(
     console.say(f"run {sight.run}: {files} into {folder}{had}", "green")
     if sight.unreadable:
         raise typer.Exit(1)
+
+
+def _newer_run(target: Target, run: str) -> str | None:
+    """Return the newest run, where that is not the one that is fetched as the last; None too where nobody can tell."""
+    from hvdcompose.errors import HostError
+
+    try:
+        records = history_of(target).records
+    except HostError:
+        return None
+    began = next((record.begin for record in records if record.run == run), None)
+    newest = records[0] if records else None
+    return newest.run if newest and began is not None and newest.begin > began else None
 
 
 def history_of(target: Target) -> History:

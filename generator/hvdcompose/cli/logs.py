@@ -61,13 +61,12 @@ def logs(
 
 def _of_containers(target: Target, file: Path, wanted: Wanted, *, tail: str, follow: bool) -> None:
     """Show the logs of the containers that stand, as `docker compose logs` does on each host."""
+    from hvdcompose.deploy.history import rank_hosts_of
     from hvdcompose.deploy.survey import coming_logs, past_logs
     from hvdcompose.errors import ViewEnded
-    from hvdcompose.report.logs import rank_hosts
     from hvdcompose.report.view import View
-    from hvdcompose.stack.launch import hosts_of_run
 
-    ranks = rank_hosts({used.name: count for used, count in hosts_of_run(target.cluster)})
+    ranks = rank_hosts_of(target)
     _refuse_unknown(wanted, list(target.plans), len(ranks), str(file))
     view = View(list(target.plans), ranks, wanted)
     # what ranks print, the launcher's container holds

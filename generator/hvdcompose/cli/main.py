@@ -18,6 +18,8 @@ from hvdcompose.errors import INTERRUPTED, HvdError, UsageError, ViewEnded
 # looking for pydantic plugins reads the metadata of every installed package: 60 ms of each command, for nothing
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
+LAUNCHES = ("apply", "run")
+
 app = typer.Typer(
     cls=PanelGroup,
     rich_markup_mode=None,
@@ -92,7 +94,7 @@ def _run(words: list[str]) -> tuple[int, HvdError | None]:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
         if code == INTERRUPTED:
-            return code, _interrupted()
+            return code, _interrupted(_name(words))
         mistake = getattr(end.__context__, "format_message", None)  # typer has shown it before it exits
         return code, UsageError(str(mistake())) if code and mistake else None
     return 0, None
@@ -105,10 +107,11 @@ def _name(words: list[str]) -> str:
     return " ".join(names[: 2 if names[:1] and names[0] in groups else 1])
 
 
-def _interrupted() -> HvdError:
+def _interrupted(command: str) -> HvdError:
     from hvdcompose.hosts import process
 
     process.end_children()
-    told = HvdError("interrupted: what was done stays; the same command goes on from there")
+    run = " (a run that was launched goes on: hvdcompose status)" if command in LAUNCHES else ""
+    told = HvdError(f"interrupted: what was done stays{run}; the same command goes on from there")
     sys.stderr.write(f"\n{told.message}\n")
     return told

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from hvdcompose.errors import UsageError
 
 if TYPE_CHECKING:
     from hvdcompose.config.model import Cluster
@@ -36,7 +39,17 @@ class CommandAfterDashes(TyperCommand):
             at = args.index("--")
             ctx.meta[AFTER_DASHES] = args[at + 1 :]
             args = args[:at]
-        return super().parse_args(ctx, args)
+        given = list(args)
+        ctx.allow_extra_args = ctx.ignore_unknown_options = True
+        left = super().parse_args(ctx, args)
+        words = given[given.index(ctx.args[0]) :] if ctx.args else []
+        if not words:
+            return left
+        if words[0].startswith("-"):  # a mistyped option: said as of every command
+            ctx.allow_extra_args = ctx.ignore_unknown_options = False
+            return super().parse_args(ctx, given)
+        typed = shlex.join([*ctx.command_path.split(), *given[: -len(words)], "--", *words])
+        raise UsageError(f"{words[0]}: a command stands after --", hint=typed)
 
 
 def cluster_of(file: Path) -> Cluster:
@@ -56,8 +69,6 @@ def target_of(file: Path) -> Target:
 def confirmed(question: str, *, yes: bool) -> None:
     """Go on only after a yes. Raises UsageError where nobody can be asked, Abort for a no."""
     import sys
-
-    from hvdcompose.errors import UsageError
 
     if yes:
         return

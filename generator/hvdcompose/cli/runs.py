@@ -151,12 +151,11 @@ def _follow(target: Target, run_id: str) -> int:
     from hvdcompose import console
     from hvdcompose.deploy.watch import NEVER_STARTED, container_of, ended, follow
     from hvdcompose.errors import ViewEnded
-    from hvdcompose.report.logs import rank_hosts
     from hvdcompose.report.view import View
-    from hvdcompose.stack.launch import hosts_of_run
+    from hvdcompose.stack.launch import rank_hosts
 
     engine = target.engines[target.primary.host]
-    ranks = rank_hosts({host.name: count for host, count in hosts_of_run(target.cluster)})
+    ranks = rank_hosts(target.cluster)
     try:
         container = container_of(engine, target.launcher, run_id)
         print_coming(View(list(target.plans), ranks), follow(engine, container))

@@ -12,6 +12,7 @@ from hvdcompose.deploy.watch import Stamped, split_stamp
 from hvdcompose.errors import HostError
 from hvdcompose.hosts.delivery import Unread, run_logs, run_records
 from hvdcompose.hosts.observed import Container, observe
+from hvdcompose.stack.launch import rank_hosts, rank_hosts_in
 
 T = TypeVar("T")
 
@@ -35,6 +36,16 @@ def logs_of(target: Target, run: str) -> dict[str, Iterator[Stamped]]:
     """Return {file: lines} of what was logged in a run, to be read once. Raises HostError."""
     found = _through(target, _launcher(target), run_logs, run)
     return {name: map(split_stamp, lines) for name, lines in sorted(found.items())}
+
+
+def rank_hosts_of(target: Target) -> tuple[str, ...]:
+    """Return the host of each rank of the run whose launcher's container stands, else as cluster.yaml places them."""
+    from_file = rank_hosts(target.cluster)
+    try:
+        found = target.engines[target.primary.host].inspect("container", target.launcher)
+    except HostError:
+        return from_file  # whoever reads its log next is told
+    return rank_hosts_in(found["Args"] or (), target.cluster) or from_file if found else from_file
 
 
 def _launcher(target: Target) -> Container | None:

@@ -38,7 +38,9 @@ def errors(found: Sequence[Finding]) -> list[Finding]:
 
 
 def _called(facts: Facts, name: str) -> bool:
-    return any(name in pair for pair in facts.reaches)
+    """Tell whether a call to or from a host said anything."""
+    pairs = [pair for pair in facts.reaches if name in pair]
+    return any(all(rules_network.can_be_called(facts, end) for end in pair) for pair in pairs)
 
 
 # what a rule needs -> whether it is there, for one host; `gpus` is nothing to look at where none are reserved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Gloo: "[2]<stdout>:text"; Open MPI's --tag-output: "[1,2]<stdout>:text" (job, rank), from version 5 on with a blank
@@ -45,8 +45,3 @@ def label(line: Line, width: int) -> str:
     """Return what stands before a line: "lab2 r1 |", padded to the longest host name."""
     rank = "" if line.rank is None else f"r{line.rank}"
     return f"{line.host:<{width}} {rank:<3} |"
-
-
-def rank_hosts(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the host of each rank from {host: processes}, in the order in which Horovod fills them."""
-    return tuple(host for host, count in counts.items() for _ in range(count))

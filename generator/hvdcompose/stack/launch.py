@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 
 from hvdcompose.config.model import Cluster, Horovod, Host
 
@@ -45,6 +46,26 @@ def horovodrun(cluster: Cluster) -> tuple[str, ...]:
         if value is not None:
             words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
     return (*words, *horovod.args, RANK, *cluster.train.command)
+
+
+def rank_hosts(cluster: Cluster) -> tuple[str, ...]:
+    """Return the host of each rank, as cluster.yaml places them."""
+    return tuple(host.name for host, count in hosts_of_run(cluster) for _ in range(count))
+
+
+def rank_hosts_in(words: Sequence[str], cluster: Cluster) -> tuple[str, ...]:
+    """Return the host of each rank as horovodrun's words place them, by address; () for words that name no hosts.
+
+    A launch by hand, of an older cluster.yaml or of another np may differ from what the cluster says now.
+    """
+    names = {host.address: host.name for host in cluster.hosts}
+    slots = words[words.index("-H") + 1] if "-H" in words[:-1] else ""
+    ranks: list[str] = []
+    for entry in slots.split(","):
+        address, _, count = entry.partition(":")
+        ranks += [names.get(address, address)] * int(count or 0)
+    np = words[words.index("-np") + 1] if "-np" in words[:-1] else ""
+    return tuple(ranks[: int(np)] if np.isdigit() else ranks)
 
 
 def launch_digest(cluster: Cluster, *, image: str, code: str) -> str:
