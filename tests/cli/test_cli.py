@@ -175,7 +175,8 @@ USAGE = [
     ("render", "extra"),
     ("apply", "--bogus"),
     ("run", "--replcae"),
-    ("run", "python", "train.py"),
+    ("run", "--bogus", "python"),
+    ("exec", "alpha", "--bogus"),
     ("keys", "burn"),
     ("lab", "up", "--hosts", "none"),
 ]
@@ -188,6 +189,27 @@ def test_a_command_line_that_is_no_command(words, desk):
     assert (code, out) == (2, "")
     assert err.startswith("Usage: hvdcompose ") and "\nError: " in err
     assert not (desk.folder / "compose").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("run python train.py", "error: python: a command stands after --\n  -> hvdcompose run -- python train.py\n"),
+        (
+            "run -d python train.py --lr 1",
+            "error: python: a command stands after --\n  -> hvdcompose run -d -- python train.py --lr 1\n",
+        ),
+        (
+            "exec alpha nvidia-smi -L",
+            "error: nvidia-smi: a command stands after --\n  -> hvdcompose exec alpha -- nvidia-smi -L\n",
+        ),
+        ("lab shell ls", "error: ls: a command stands after --\n  -> hvdcompose lab shell -- ls\n"),
+    ],
+    ids=["run", "run -d", "exec", "shell"],
+)
+def test_without_dashes(words, told, desk):
+    desk.write(TWO)
+    assert desk.run(*words.split()) == (2, "", told)
 
 
 def test_an_option_without_its_value(desk):

@@ -698,3 +698,10 @@ def test_a_login_that_times_out_is_not_put_down_to_keys():
     )
     (found,) = [finding for finding in findings(late) if finding.check == "login"]
     assert "keys" not in found.remedy and "address" in found.remedy
+
+
+def test_calls_that_say_nothing_are_not_shown_as_well():
+    """A host whose link is down reaches nobody: of its ports nothing is known, and the others' were tried."""
+    down = spoil(well(), "beta", interfaces={"eth0": Nic(("10.0.0.2",), up=False)})
+    cells = {name: state(down, findings(down), "ports", name) for name in down.hosts}
+    assert cells == {"alpha": "ok", "beta": "-", "gamma": "ok"}

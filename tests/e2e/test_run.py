@@ -297,8 +297,8 @@ def test_the_files_work_by_hand_in_any_order(job: Made) -> None:
 
 def test_a_second_client_adopts_the_key_and_a_host_may_leave(job: Made, tmp_path_factory) -> None:
     job.hvd("apply", "--follow")
-    job.calm()
     job.env["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+    job.calm()  # of this client, which has not seen the workers become ready itself
     assert "nothing to do" in job.hvd("apply").stderr
 
     gone = job.desk.host(4)

@@ -143,7 +143,7 @@ class TestMending:
     @pytest.mark.parametrize(
         ("statuses", "expected"),
         [
-            ({"hvdcompose-lab2": "running"}, ["ready"]),  # interrupted before it was stopped,
+            ({"hvdcompose-lab2": "running"}, ["restart", "ready"]),  # interrupted while it was being stopped,
             ({"hvdcompose-lab2": "exited"}, ["start", "ready"]),  # before it was renamed,
             ({"hvdcompose-lab2-sound": "exited"}, ["volume", "rename", "start", "ready"]),  # before there was another,
             (  # before the other was started

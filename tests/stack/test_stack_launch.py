@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from clusters import TWO, cluster_of
 
-from hvdcompose.stack.launch import horovodrun, hosts_of_run, launch_digest
+from hvdcompose.stack.launch import horovodrun, hosts_of_run, launch_digest, rank_hosts, rank_hosts_in
 
 THREE = """\
 name: demo
@@ -161,3 +161,28 @@ INDIFFERENT = [
 def test_the_same_launch(old, new):
     assert old in THREE
     assert digest(THREE.replace(old, new, 1)) == digest()
+
+
+def test_the_host_of_each_rank():
+    """Hosts are filled in order: four ranks on three hosts of two slots leave the third without any."""
+    assert rank_hosts(cluster_of(THREE)) == ("alpha", "alpha", "beta", "beta")
+
+
+@pytest.mark.parametrize(
+    ("words", "hosts"),
+    [
+        pytest.param("horovodrun -np 3 -H 10.0.0.2:2,10.0.0.3:1 x", ("beta", "beta", "gamma"), id="other hosts"),
+        pytest.param("horovodrun -np 1 -H 10.0.0.2:2 x", ("beta",), id="fewer ranks than slots"),
+        pytest.param("horovodrun -np 1 -H 10.0.9.9:1 x", ("10.0.9.9",), id="a host that left the file"),
+        pytest.param("horovodrun x", (), id="no hosts named"),
+        pytest.param("horovodrun -H", (), id="cut off"),
+    ],
+)
+def test_the_host_of_each_rank_of_a_launch_that_stands(words, hosts):
+    """What the launcher's container was started with counts, whatever cluster.yaml says since."""
+    assert rank_hosts_in(words.split(), cluster_of(THREE)) == hosts
+
+
+def test_horovodrun_s_own_words_are_read_back():
+    cluster = cluster_of(THREE)
+    assert rank_hosts_in(horovodrun(cluster), cluster) == rank_hosts(cluster)

@@ -407,4 +407,7 @@ def mend_steps(case: Case, statuses: Mapping[str, str]) -> list[Words]:
         steps += [("unpause", case.container)]
     elif status != "running":
         steps += [("start", case.container)]
+    elif case.fault.stand_in is not None:
+        # interrupted before it had a stand-in: the engine may still be stopping it, which nothing shows
+        steps += [("restart", "-t", "5", case.container)]
     return [*steps, *case.filled(case.fault.mends), READY]
