@@ -98,7 +98,7 @@ def main() -> None:
     print(f"{'over':<5} {'hosts':>5}  {'doctor':>9} {'info':>7} {'ratio':>6}  {'dead adds':>9}  {'apply, green':>12}")
     for over in options.over or ["unix", "ssh"]:
         for count in (int(number) for number in options.hosts.split(",")):
-            name = f"bd{os.getpid() % 1000:03}"
+            name = f"bd{os.getpid() % 1000:03}x"
             with Lab(name, count, "10.212.79", ssh=over == "ssh") as lab:
                 told = results[f"{over} {count}"] = measure(Doctor(lab), options.repeat)
             medians = told["medians"]
