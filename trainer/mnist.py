@@ -9,11 +9,9 @@ The GPU path (`--no-cuda` turns it off) follows the public example; it has not b
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import os
-import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from torch import Tensor, nn
 
 from trainer.data import IMAGE_SIDE, TEST, TRAIN, DataError, Dataset, Split, load_split, prepare
 from trainer.settings import Settings, learning_rate, parse_settings
+from trainer.together import choose_device, end_together, say, shard, start, write_whole
 
 
 class Net(nn.Module):
@@ -85,65 +84,6 @@ class Training:
     optimizer: Any
     """A torch optimizer, wrapped by Horovod."""
     peak_lr: float
-
-
-def say(line: str) -> None:
-    """Print a line, from one of the processes only and at once: the launcher passes lines on as they come."""
-    if hvd.rank() == 0:
-        print(line, flush=True)
-
-
-def end_together(problem: str | None) -> None:
-    """Go on if no process has a problem; otherwise end all of them with one message and exit code 1.
-
-    A process that ended by itself would leave the others waiting in their next collective.
-    """
-    # Horovod: every process learns of every problem. Unnamed, objects are matched by the names of their types, and
-    # a process with a text would wait for ever for those with None.
-    problems: list[str | None] = hvd.allgather_object(problem, name="problems")
-    if not any(problems):
-        return
-    if hvd.rank() == 0:
-        first = next(text for text in problems if text)
-        own = [rank for rank, text in enumerate(problems) if text]
-        whose = "" if len(own) == len(problems) else f"rank {', '.join(map(str, own))}: "
-        print(f"error: {whose}{first}", file=sys.stderr, flush=True)
-    # The launcher ends everybody when the first one ends, so nobody leaves before the message is out.
-    hvd.barrier()
-    hvd.shutdown()
-    sys.exit(1)
-
-
-def keep_memory() -> None:
-    """Keep freed memory in the process instead of giving it back after every step.
-
-    Otherwise each step's larger tensors are mapped anew from the kernel, which clears every page: a fifth of the
-    CPU time of a training.
-    """
-    m_trim_threshold, m_mmap_threshold = -1, -3  # from malloc.h
-    try:
-        libc = ctypes.CDLL(None)
-        libc.mallopt(m_mmap_threshold, 32 << 20)
-        libc.mallopt(m_trim_threshold, 512 << 20)
-    except (OSError, AttributeError):
-        pass  # a C library without mallopt trains as well, only slower
-
-
-def setup_device(settings: Settings) -> torch.device:
-    """Choose this process's device and how many threads it computes with."""
-    if settings.cuda and torch.cuda.is_available():
-        # Horovod: one GPU per process, by the process's number on its host.
-        index, gpus = hvd.local_rank(), torch.cuda.device_count()
-        if index >= gpus:
-            raise DataError(f"{socket.gethostname()} runs {hvd.local_size()} processes but has {gpus} GPUs")
-        torch.cuda.set_device(index)
-        torch.cuda.manual_seed(settings.seed)
-        return torch.device("cuda", index)
-    if "OMP_NUM_THREADS" not in os.environ:
-        # Several processes share a host's cores, and the network is too small for more threads to help.
-        torch.set_num_threads(1)
-    keep_memory()
-    return torch.device("cpu")
 
 
 def setup_data(settings: Settings, device: torch.device) -> tuple[Images, Images]:
@@ -226,7 +166,7 @@ def setup(settings: Settings) -> Training:
     """Build everything a training needs; all processes succeed, or all end with one message."""
     problem: str | None = None
     try:
-        device = setup_device(settings)
+        device = choose_device(settings.cuda, settings.seed)
         check_adasum(settings, device)
         check_save(settings.save)
         train, test = setup_data(settings, device)
@@ -238,17 +178,6 @@ def setup(settings: Settings) -> Training:
     model = Net().to(device)
     lr = scale_lr(settings, device)
     return Training(settings, device, train, test, model, new_optimizer(settings, model, lr), lr)
-
-
-def shard(count: int, epoch: int, seed: int, rank: int, size: int) -> Tensor:
-    """Return the indices one process trains on in one epoch.
-
-    All processes draw the same order and take every size-th index, so that the shares are disjoint. It wraps
-    around at its end to give everybody as many steps, without which the collectives would not match.
-    """
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed + epoch))
-    padded = -(-count // size) * size
-    return order[torch.arange(rank, padded, size) % count]
 
 
 def fit(training: Training, epoch: int) -> int:
@@ -296,12 +225,10 @@ def validate(training: Training) -> tuple[float, float]:
 
 
 def save_weights(path: Path, model: nn.Module) -> None:
-    """Write the weights in one step, so that a crash leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    """Write the weights whole or not at all; raise DataError where that fails."""
+    weights = {name: value.cpu() for name, value in model.state_dict().items()}
     try:
-        # torch.save reports a full disk or a missing folder as RuntimeError.
-        torch.save({name: value.cpu() for name, value in model.state_dict().items()}, temporary)
-        temporary.replace(path)
+        write_whole(path, lambda file: torch.save(weights, file))
     except (OSError, RuntimeError) as error:
         raise DataError(f"--save {path}: {error}") from error
 
@@ -309,12 +236,7 @@ def save_weights(path: Path, model: nn.Module) -> None:
 def main(settings: Settings) -> None:
     """Run the whole training and print its result as one line of JSON."""
     started = time.perf_counter()
-    if "HOROVOD_RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" not in os.environ:
-        # Without a launcher a build with MPI would go looking for one.
-        os.environ.setdefault("HOROVOD_CONTROLLER", "gloo")
-        os.environ.setdefault("HOROVOD_CPU_OPERATIONS", "gloo")
-    # Horovod: meet the other processes.
-    hvd.init()
+    start()
     training = setup(settings)
     say(
         f"{settings.dataset.name}: {training.train.count} training and {training.test.count} test images, "

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from trainer.data import DATASETS, Dataset
+from trainer.options import Parser, number
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "onecycle")
@@ -58,54 +56,13 @@ def learning_rate(schedule: str, peak: float, step: int, steps: int) -> float:
     return peak * (0.01 + 0.99 * (1 + math.cos(math.pi * (step - rise + 1) / (steps - rise + 1))) / 2)
 
 
-def environment_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """Return this process's rank from what the launcher set, before Horovod runs; alone it is 0."""
-    for variable in ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        if environment.get(variable, "").isdigit():
-            return int(environment[variable])
-    return 0
-
-
-class _Parser(argparse.ArgumentParser):
-    """Lets only one of the ranks, which all get the same words, print help or complain about them."""
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        if environment_rank() != 0:
-            # The launcher ends all ranks when the first one ends: leave that to the rank that speaks.
-            time.sleep(5)
-            sys.exit(status)
-        super().exit(status, message)
-        raise AssertionError  # argparse's exit never returns
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (--help lists the options)\n")
-
-    def print_help(self, file: object = None) -> None:
-        if environment_rank() == 0:
-            super().print_help()
-
-
-def _number(kind: type[int] | type[float], rule: str, holds: Callable[[float], bool]) -> Callable[[str], int | float]:
-    def parse(text: str) -> int | float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        # A comparison with NaN never holds, so that one message covers both.
-        if not holds(value) or math.isinf(value):
-            raise argparse.ArgumentTypeError(f"'{text}' is not {rule}")
-        return value
-
-    return parse
-
-
 def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
     """Turn the command line into settings, or end the process with one message and exit code 2."""
-    count = _number(int, "a whole number of 1 or more", lambda value: value >= 1)
-    positive = _number(float, "a number above 0", lambda value: value > 0)
-    not_negative = _number(float, "a number of 0 or more", lambda value: value >= 0)
+    count = number(int, "a whole number of 1 or more", lambda value: value >= 1)
+    positive = number(float, "a number above 0", lambda value: value > 0)
+    not_negative = number(float, "a number of 0 or more", lambda value: value >= 0)
 
-    parser = _Parser(
+    parser = Parser(
         prog="python -m trainer.mnist",
         description="Train the public Horovod MNIST example's network, alone or under horovodrun.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -130,7 +87,7 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
     )
     recipe.add_argument(
         "--momentum",
-        type=_number(float, "a number from 0 to below 1", lambda value: 0 <= value < 1),
+        type=number(float, "a number from 0 to below 1", lambda value: 0 <= value < 1),
         default=0.5,
         help="SGD's momentum",
     )
@@ -143,7 +100,7 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
         help="onecycle: rises for a fifth of the steps, falls after",
     )
     recipe.add_argument(
-        "--seed", type=_number(int, "a whole number", lambda value: value == value), default=42, metavar="N"
+        "--seed", type=number(int, "a whole number", lambda value: value == value), default=42, metavar="N"
     )
 
     horovod = parser.add_argument_group("horovod")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trainer import settings
-from trainer.settings import environment_rank, learning_rate, parse_settings
+from trainer import options
+from trainer.options import environment_rank
+from trainer.settings import learning_rate, parse_settings
 
 
 def test_defaults_are_the_public_examples():
@@ -69,7 +70,7 @@ def test_mistakes(words, message, capsys):
 
 def test_only_rank_0_complains(monkeypatch, capsys):
     slept: list[float] = []
-    monkeypatch.setattr(settings.time, "sleep", slept.append)
+    monkeypatch.setattr(options.time, "sleep", slept.append)
     monkeypatch.setenv("HOROVOD_RANK", "3")
     with pytest.raises(SystemExit) as caught:
         parse_settings(["--lr", "0"])
