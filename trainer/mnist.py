@@ -84,6 +84,20 @@ class Training:
     optimizer: Any
     """A torch optimizer, wrapped by Horovod."""
     peak_lr: float
+    batch_size: int
+    """Images per step of this process."""
+
+
+@dataclass
+class Spent:
+    """What one process did, and where its time went, in seconds."""
+
+    steps: int = 0
+    images: int = 0
+    training: float = 0.0
+    waiting: float = 0.0
+    """Of the training: until the gradients of all processes were there."""
+    testing: float = 0.0
 
 
 def setup_data(settings: Settings, device: torch.device) -> tuple[Images, Images]:
@@ -127,8 +141,22 @@ def check_save(path: Path | None) -> None:
         raise DataError(f"--save {path}: cannot be written")
 
 
+def share_batch(settings: Settings) -> int:
+    """Return the images per step of each process. Raises DataError where they cannot be shared out evenly."""
+    if settings.batch_total is None:
+        return settings.batch_size
+    if settings.batch_total % hvd.size():
+        raise DataError(
+            f"--batch-total {settings.batch_total} cannot be shared out to {hvd.size()} processes evenly; "
+            f"try {-(-settings.batch_total // hvd.size()) * hvd.size()}"
+        )
+    return settings.batch_total // hvd.size()
+
+
 def scale_lr(settings: Settings, device: torch.device) -> float:
     """Return the learning rate for the whole of the processes."""
+    if settings.batch_total is not None:
+        return settings.lr  # the batch does not grow, so neither does the rate
     # Horovod: the batch grows with the number of processes, and the rate with it. Adasum scales by itself,
     # except that within a host its GPUs are averaged first.
     if not settings.use_adasum:
@@ -145,7 +173,7 @@ def new_optimizer(settings: Settings, model: nn.Module, lr: float) -> Any:
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=settings.weight_decay, fused=True)
     else:
         optimizer = torch.optim.SGD(
-            model.parameters(), lr=lr, momentum=settings.momentum, weight_decay=settings.weight_decay
+            model.parameters(), lr=lr, momentum=settings.momentum, weight_decay=settings.weight_decay, fused=True
         )
     # Horovod: everybody starts from rank 0's weights and optimizer state.
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -169,6 +197,7 @@ def setup(settings: Settings) -> Training:
         device = choose_device(settings.cuda, settings.seed)
         check_adasum(settings, device)
         check_save(settings.save)
+        batch_size = share_batch(settings)
         train, test = setup_data(settings, device)
     except DataError as error:
         problem = str(error)
@@ -177,15 +206,30 @@ def setup(settings: Settings) -> Training:
     torch.manual_seed(settings.seed)
     model = Net().to(device)
     lr = scale_lr(settings, device)
-    return Training(settings, device, train, test, model, new_optimizer(settings, model, lr), lr)
+    return Training(settings, device, train, test, model, new_optimizer(settings, model, lr), lr, batch_size)
 
 
-def fit(training: Training, epoch: int) -> int:
-    """Train for one epoch and return how many images this process saw."""
+def take_step(training: Training, spent: Spent) -> None:
+    """Change the weights by the gradients of all processes."""
+    optimizer, computed = training.optimizer, time.perf_counter()
+    if training.settings.use_adasum and hvd.size() > 1:
+        optimizer.step()  # Adasum combines steps, not gradients: its waiting cannot be told apart
+        spent.waiting += time.perf_counter() - computed
+        return
+    # Horovod: wait for the gradients of the others. `step` alone would do so as well; here it is timed.
+    optimizer.synchronize()
+    spent.waiting += time.perf_counter() - computed
+    with optimizer.skip_synchronize():
+        optimizer.step()
+
+
+def fit(training: Training, epoch: int, spent: Spent) -> None:
+    """Train for one epoch."""
+    began = time.perf_counter()
     settings, optimizer = training.settings, training.optimizer
     # Horovod: each process trains on its own share of the images.
     indices = shard(training.train.count, epoch, settings.seed, hvd.rank(), hvd.size()).to(training.device)
-    batches = indices.split(settings.batch_size)
+    batches = indices.split(training.batch_size)
     training.model.train()
     for step, batch in enumerate(batches):
         images, labels = training.train.batch(batch)
@@ -200,15 +244,18 @@ def fit(training: Training, epoch: int) -> int:
         optimizer.zero_grad()
         loss = F.nll_loss(training.model(images), labels)
         loss.backward()
-        optimizer.step()
+        take_step(training, spent)
         if step % settings.log_interval == 0 and hvd.rank() == 0:
-            done, share = step * settings.batch_size, 100 * step / len(batches)
+            done, share = step * training.batch_size, 100 * step / len(batches)
             say(f"Train Epoch: {epoch} [{done}/{len(indices)} ({share:.0f}%)]\tLoss: {loss.item():.6f}")
-    return len(indices)
+    spent.steps += len(batches)
+    spent.images += len(indices)
+    spent.training += time.perf_counter() - began
 
 
-def validate(training: Training) -> tuple[float, float]:
+def validate(training: Training, spent: Spent) -> tuple[float, float]:
     """Return the average loss and the share of right answers over the whole test set."""
+    began = time.perf_counter()
     # Horovod: each process tests its own share of the images.
     indices = torch.arange(hvd.rank(), training.test.count, hvd.size(), device=training.device)
     sums = torch.zeros(2, dtype=torch.float64)
@@ -221,6 +268,7 @@ def validate(training: Training) -> tuple[float, float]:
             sums[1] += (output.argmax(dim=1) == labels).sum().item()
     # Horovod: sums over all processes give the exact average, also when their shares differ in size.
     loss, right = (hvd.allreduce(sums, op=hvd.Sum, name="test") / training.test.count).tolist()
+    spent.testing += time.perf_counter() - began
     return loss, right
 
 
@@ -233,6 +281,54 @@ def save_weights(path: Path, model: nn.Module) -> None:
         raise DataError(f"--save {path}: {error}") from error
 
 
+def result_of(training: Training, spent: Spent, first_step_at: float) -> dict[str, object]:
+    """Return what the run took, for its last line; all processes call it together. Times in seconds."""
+    settings = training.settings
+    # Horovod: everybody's times, in the order of the ranks.
+    times = hvd.allgather_object((spent.training - spent.waiting, spent.waiting), name="times")
+    return {
+        "dataset": settings.dataset.name,
+        "np": hvd.size(),
+        "epochs": settings.epochs,
+        "train_seconds": round(spent.training, 3),
+        "test_seconds": round(spent.testing, 3),
+        "first_step_at": round(first_step_at, 3),
+        "steps": spent.steps,
+        "images_per_second": round(spent.images * hvd.size() / spent.training, 1),
+        "compute_seconds": [round(compute, 3) for compute, _ in times],
+        "communication_seconds": [round(waiting, 3) for _, waiting in times],
+        "batch_size": training.batch_size,
+        "lr": settings.lr,
+        "seed": settings.seed,
+        "device": training.device.type,
+        "torch": torch.__version__,
+    }
+
+
+def train(training: Training, spent: Spent) -> tuple[float, float]:
+    """Run all epochs and return the last test's average loss and share of right answers."""
+    loss = accuracy = math.nan
+    for epoch in range(1, training.settings.epochs + 1):
+        fit(training, epoch, spent)
+        loss, accuracy = validate(training, spent)
+        say(f"Test set: Average loss: {loss:.4f}, Accuracy: {100 * accuracy:.2f}%")
+        if not math.isfinite(loss):
+            end_together(f"the training diverged in epoch {epoch}: the loss is {loss}; try a smaller --lr")
+    return loss, accuracy
+
+
+def keep_weights(training: Training) -> None:
+    """Have rank 0 write the weights where they were asked for; where that fails, all end with one message."""
+    problem: str | None = None
+    path = training.settings.save
+    if path is not None and hvd.rank() == 0:
+        try:
+            save_weights(path, training.model)
+        except DataError as error:
+            problem = str(error)
+    end_together(problem)
+
+
 def main(settings: Settings) -> None:
     """Run the whole training and print its result as one line of JSON."""
     started = time.perf_counter()
@@ -240,43 +336,14 @@ def main(settings: Settings) -> None:
     training = setup(settings)
     say(
         f"{settings.dataset.name}: {training.train.count} training and {training.test.count} test images, "
-        f"{hvd.size()} x {training.device.type}, batch {settings.batch_size} each"
+        f"{hvd.size()} x {training.device.type}, batch {training.batch_size} each"
     )
-    seen = 0
-    fit_seconds = 0.0
-    loss = accuracy = math.nan
-    for epoch in range(1, settings.epochs + 1):
-        epoch_started = time.perf_counter()
-        seen += fit(training, epoch)
-        fit_seconds += time.perf_counter() - epoch_started
-        loss, accuracy = validate(training)
-        say(f"Test set: Average loss: {loss:.4f}, Accuracy: {100 * accuracy:.2f}%")
-        if not math.isfinite(loss):
-            end_together(f"the training diverged in epoch {epoch}: the loss is {loss}; try a smaller --lr")
-
-    problem: str | None = None
-    if settings.save is not None and hvd.rank() == 0:
-        try:
-            save_weights(settings.save, training.model)
-        except DataError as error:
-            problem = str(error)
-    end_together(problem)
-    result = {
-        "dataset": settings.dataset.name,
-        "np": hvd.size(),
-        "epochs": settings.epochs,
-        "accuracy": round(accuracy, 6),
-        "loss": round(loss, 6),
-        "seconds": round(time.perf_counter() - started, 3),
-        "train_seconds": round(fit_seconds, 3),
-        "images_per_second": round(seen * hvd.size() / fit_seconds, 1),
-        "batch_size": settings.batch_size,
-        "lr": settings.lr,
-        "seed": settings.seed,
-        "device": training.device.type,
-        "torch": torch.__version__,
-    }
-    say(json.dumps(result))
+    spent, first_step_at = Spent(), time.time()
+    loss, accuracy = train(training, spent)
+    keep_weights(training)
+    result = result_of(training, spent, first_step_at)
+    seconds = time.perf_counter() - started
+    say(json.dumps({**result, "accuracy": round(accuracy, 6), "loss": round(loss, 6), "seconds": round(seconds, 3)}))
     hvd.shutdown()
 
 

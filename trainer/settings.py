@@ -14,6 +14,13 @@ from trainer.options import Parser, number
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "onecycle")
+PUBLIC_BATCH = 64
+# The public example's, whose batch grows with the processes; and one that is done in half of the epochs, whose batch is
+# the same for any number of processes, so that its accuracy is as well.
+RECIPES: dict[str, dict[str, object]] = {
+    "public": {"epochs": 10, "lr": 0.01, "optimizer": "sgd", "lr_schedule": "constant"},
+    "fast": {"epochs": 4, "lr": 0.008, "optimizer": "adam", "lr_schedule": "onecycle", "batch_total": 240},
+}
 
 
 @dataclass(frozen=True)
@@ -24,11 +31,13 @@ class Settings:
     data_dir: Path | None
     """None: `data` under the working folder, made when missing."""
     batch_size: int
-    """Images per step and per process."""
+    """Images per step and per process, where `batch_total` does not say."""
+    batch_total: int | None
+    """Images per step of all processes together; None: `batch_size` of each."""
     test_batch_size: int
     epochs: int
     lr: float
-    """For one process; multiplied by how many there are."""
+    """For `batch_total`; without it for one process, and multiplied by how many there are."""
     momentum: float
     weight_decay: float
     optimizer: str
@@ -79,11 +88,20 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
     data.add_argument("--limit", type=count, metavar="N", help="use only N training images, for a quick try")
 
     recipe = parser.add_argument_group("recipe")
-    recipe.add_argument("--batch-size", type=count, default=64, metavar="N", help="images per step and process")
+    recipe.add_argument("--recipe", choices=sorted(RECIPES), default="public", help="what the options below begin with")
+    batch = recipe.add_mutually_exclusive_group()
+    # `help` names the default, since what counts as one depends on the recipe
+    told = f"images per step and process (default: {PUBLIC_BATCH})"
+    batch.add_argument("--batch-size", type=count, default=argparse.SUPPRESS, metavar="N", help=told)
+    told = "images per step of all processes together, whatever their number (default: 240 with --recipe fast)"
+    batch.add_argument("--batch-total", type=count, default=argparse.SUPPRESS, metavar="N", help=told)
     recipe.add_argument("--test-batch-size", type=count, default=1000, metavar="N", help="images per step when testing")
     recipe.add_argument("--epochs", type=count, default=10, metavar="N", help="passes over the training images")
     recipe.add_argument(
-        "--lr", type=positive, default=0.01, help="learning rate, multiplied by the number of processes"
+        "--lr",
+        type=positive,
+        default=0.01,
+        help="learning rate; without --batch-total it is multiplied by the number of processes",
     )
     recipe.add_argument(
         "--momentum",
@@ -122,7 +140,12 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
     told = "where rank 0 writes the trained weights (default: model.pt in $HVD_OUTPUT, where there is one)"
     output.add_argument("--save", type=Path, default=kept, metavar="FILE", help=told)
 
+    parser.set_defaults(**RECIPES[parser.parse_args(arguments).recipe])
     options = vars(parser.parse_args(arguments))
+    del options["recipe"]
+    if "batch_size" in options:
+        options["batch_total"] = None  # the recipe's
+    options = {"batch_size": PUBLIC_BATCH, "batch_total": None, **options}
     if options["use_adasum"] and options["gradient_predivide_factor"] != 1.0:
         parser.error("--gradient-predivide-factor works on averages; leave it out with --use-adasum")
     options["dataset"] = DATASETS[options["dataset"]]

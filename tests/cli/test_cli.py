@@ -203,9 +203,8 @@ def test_a_command_line_that_is_no_command(words, desk):
             "exec alpha nvidia-smi -L",
             "error: nvidia-smi: a command stands after --\n  -> hvdcompose exec alpha -- nvidia-smi -L\n",
         ),
-        ("lab shell ls", "error: ls: a command stands after --\n  -> hvdcompose lab shell -- ls\n"),
     ],
-    ids=["run", "run -d", "exec", "shell"],
+    ids=["run", "run -d", "exec"],
 )
 def test_without_dashes(words, told, desk):
     desk.write(TWO)

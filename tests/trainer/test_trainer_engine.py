@@ -46,19 +46,34 @@ def test_one_process_needs_no_launcher(container):
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_two_processes_learn(container, controller, tmp_path):
+    began = time.time()
     finished = container.horovodrun(
         controller,
         *("trainer.mnist", *QUICK, *FAST_LEARNING, "--save", "/out/weights.pt"),
         volumes=(f"{tmp_path}:/out",),
     )
     result = result_of(finished)
-    assert result["np"] == 2
+    assert (result["np"], result["batch_size"], result["steps"]) == (2, 32, 2 * 94)  # 3000 images each, by 32
     assert result["accuracy"] > 0.6
     assert result["images_per_second"] > 0
+    assert began < result["first_step_at"] < time.time()
+    # what each rank computed and what it waited is what it trained, and the test comes on top
+    assert len(result["compute_seconds"]) == len(result["communication_seconds"]) == 2
+    parts = result["compute_seconds"][0] + result["communication_seconds"][0]
+    assert parts == pytest.approx(result["train_seconds"], abs=0.01)
+    assert 0 < result["test_seconds"] < result["seconds"] - result["train_seconds"]
     # One voice: each epoch's line comes once, and the data is prepared once.
     assert finished.stdout.count("Accuracy: ") == 2
     assert (finished.stdout + finished.stderr).count("fashion-mnist: prepared in") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["weights.pt"]
+
+
+def test_a_batch_of_all_processes_is_shared_out(container):
+    """The number of steps, and with it what is learnt, is that of one process."""
+    words = ("trainer.mnist", *QUICK, "--recipe", "fast", "--epochs", "2")
+    result = result_of(container.horovodrun("gloo", *words))
+    assert (result["batch_size"], result["steps"]) == (120, 2 * 25)
+    assert result["accuracy"] > 0.6
 
 
 def test_image_holds_the_trainer_itself(container):
@@ -90,6 +105,11 @@ def test_torchvision_imports(container):
             ("--data-dir", "/data", "--save", "/nowhere/w.pt"),
             "error: rank 0: --save /nowhere/w.pt: /nowhere is no folder",
             id="one rank's problem",
+        ),
+        pytest.param(
+            ("--data-dir", "/data", "--batch-total", "241"),
+            "error: --batch-total 241 cannot be shared out to 2 processes evenly; try 242",
+            id="batch that does not divide",
         ),
         pytest.param(("--lr", "0"), "error: argument --lr: '0' is not a number above 0", id="wrong option"),
         pytest.param(

@@ -18,6 +18,20 @@ def test_defaults_are_the_public_examples():
     assert (given.optimizer, given.lr_schedule, given.weight_decay) == ("sgd", "constant", 0.0)
     assert (given.fp16_allreduce, given.use_adasum, given.gradient_predivide_factor) == (False, False, 1.0)
     assert given.cuda
+    assert given.batch_total is None
+
+
+def test_a_recipe_is_what_the_other_options_begin_with():
+    fast = parse_settings(["--recipe", "fast"])
+    assert (fast.optimizer, fast.lr_schedule, fast.batch_total) == ("adam", "onecycle", 240)
+    other = parse_settings(["--epochs", "3", "--recipe", "fast", "--lr", "0.5"])
+    assert (other.epochs, other.lr, other.optimizer, other.batch_total) == (3, 0.5, "adam", 240)
+    assert parse_settings(["--recipe", "fast", "--batch-total", "60"]).batch_total == 60
+
+
+def test_a_batch_for_each_process_takes_the_place_of_the_recipe_s():
+    given = parse_settings(["--recipe", "fast", "--batch-size", "32"])
+    assert (given.batch_size, given.batch_total) == (32, None)
 
 
 def test_all_options_are_taken():
@@ -50,6 +64,8 @@ def test_the_weights_go_where_the_run_s_output_goes(monkeypatch):
         ("--lr nan", "argument --lr: 'nan' is not a number above 0"),
         ("--lr inf", "argument --lr: 'inf' is not a number above 0"),
         ("--momentum 1", "argument --momentum: '1' is not a number from 0 to below 1"),
+        ("--batch-size 3 --batch-total 3", "argument --batch-total: not allowed with argument --batch-size"),
+        ("--recipe slow", "argument --recipe: invalid choice: 'slow'"),
         ("--batch 3", "unrecognized arguments: --batch 3"),
         ("--dataset cifar", "argument --dataset: invalid choice: 'cifar'"),
         (
